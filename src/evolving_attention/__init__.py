@@ -1,4 +1,4 @@
-"""Transformers whose attention maps evolve from layer to layer, on a core of their own.
+"""Transformers whose attention maps evolve from layer to layer, on their own C++ core.
 
     import evolving_attention as ea
 
@@ -6,7 +6,7 @@
         "./bert-base-uncased", num_labels=2,
         attention=ea.attention.Evolving(alpha=0.1, beta=0.1))
 
-Rooms that need more than NumPy are imported when they are first used.
+Submodules that need more than NumPy are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from evolving_attention.errors import *  # noqa: F403
 
 __version__ = "0.2.0"
 
-# Public name: the module that has it. Imported at first use, so that
-# "import evolving_attention" stays quick. All names of "modeling" are public too.
+# Maps each public name to its module. Modules are imported at first use, so that
+# "import evolving_attention" stays fast. All names of "modeling" are public too.
 _LAZY: dict[str, str] = {
     **dict.fromkeys(
         [
@@ -113,7 +113,7 @@ def _names() -> list[str]:
 
 
 def _is_module(name: str) -> bool:
-    """Whether an import looks for a module, which must not import the models."""
+    """Whether this import is a module search, which must not import the models."""
     return (
         name.startswith("_")
         or importlib.util.find_spec(f"{__name__}.{name}") is not None
@@ -129,11 +129,11 @@ if not TYPE_CHECKING:  # mypy and editors read the imports at the end
     __getattr__, __dir__ = _find, _names
 
 
-if os.environ.get("EA_PROFILE") == "1":  # the table of kernels when the process ends
+if os.environ.get("EA_PROFILE") == "1":  # print the kernel table when the process ends
     importlib.import_module(f"{__name__}.profiling").report_at_exit()
 
 
-if TYPE_CHECKING:  # tests/test_types.py holds these against the names above
+if TYPE_CHECKING:  # tests/test_types.py compares these with the names above
     # isort: off
     from evolving_attention import (
         attention as attention,

@@ -1,4 +1,4 @@
-"""Types that tensors are made of and that tell of them."""
+"""Types of the values that become tensors, and of the attributes of tensors."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["ElementCount", "SupportsDLPack", "TensorLike"]
 
 
 class SupportsDLPack(Protocol):
-    """An array of another library that shares its memory by DLPack."""
+    """An array of another library that shares its memory through DLPack."""
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
-        """The capsule that lends the memory."""
+        """Returns the DLPack capsule that lends the memory."""
 
 
 #: A tensor, an array, a number, a list, or an object with ``__dlpack__``.
@@ -23,7 +23,7 @@ TensorLike: TypeAlias = ArrayLike | SupportsDLPack
 
 
 class ElementCount(int):
-    """The number of elements of a tensor; called, its shape as in PyTorch.
+    """The number of elements of a tensor; a call returns the shape, as in PyTorch.
 
     Example:
         >>> from evolving_attention import Tensor
@@ -44,7 +44,7 @@ class ElementCount(int):
     @overload
     def __call__(self, dim: int) -> int: ...
     def __call__(self, dim: int | None = None) -> int | tuple[int, ...]:
-        """The sizes of all axes, or of one."""
+        """Returns the shape, or the size of one axis."""
         if dim is None:
             return self._shape
         rank = len(self._shape)

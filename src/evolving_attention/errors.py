@@ -1,4 +1,4 @@
-"""The tree of exceptions: a message says what, where, what was expected, what to do.
+"""Exception classes; a message says what, where, what was expected, what to do.
 
 All errors of the package derive from :class:`Error` and from the built-in class a
 caller would expect, so ``except ValueError`` keeps working. The C++ core raises the
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class Error(Exception):
-    """Root of every error this package raises on purpose."""
+    """Root of all errors that this package raises on purpose."""
 
 
 class ConfigError(Error, ValueError):
@@ -42,7 +42,7 @@ class ConfigError(Error, ValueError):
 
 
 class InputError(Error, ValueError):
-    """Data handed to a model or function cannot be used as it is."""
+    """Data passed to a model or function cannot be used as it is."""
 
 
 class ShapeError(InputError):
@@ -50,11 +50,11 @@ class ShapeError(InputError):
 
 
 class DTypeError(InputError, TypeError):
-    """An array has an element type the operation does not take."""
+    """An array has an element type that the operation does not accept."""
 
 
 class DeviceError(InputError):
-    """Tensors lie on devices that do not go together, or where NumPy cannot read."""
+    """Tensors are on devices that cannot be combined, or that NumPy cannot read."""
 
 
 class DataError(InputError):
@@ -88,11 +88,11 @@ class UnsafeCheckpointError(CheckpointError):
 
 
 class BackendUnavailable(Error, ImportError):
-    """A device or library that was asked for is not there."""
+    """A requested device or library is not available."""
 
 
 class MissingExtraError(Error, ImportError):
-    """An optional library is not installed; the message names the extra that has it."""
+    """An optional library is not installed; the message names the extra to install."""
 
 
 class KernelNotFound(Error, LookupError):
@@ -100,7 +100,7 @@ class KernelNotFound(Error, LookupError):
 
 
 class OutOfMemory(Error, MemoryError):
-    """An allocation failed or would pass the limit that was set."""
+    """An allocation failed or would exceed the memory limit."""
 
 
 class PeerLost(Error, ConnectionError):
@@ -108,7 +108,7 @@ class PeerLost(Error, ConnectionError):
 
 
 class NonFiniteError(Error, ArithmeticError):
-    """A loss or gradient became NaN or infinite; ``report`` says step, rows, tensor."""
+    """A loss or gradient became NaN or infinite; ``report`` has step, rows, tensor."""
 
     def __init__(self, message: str, report: dict[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -116,7 +116,7 @@ class NonFiniteError(Error, ArithmeticError):
 
 
 class Interrupted(Error, KeyboardInterrupt):
-    """A signal interrupted training; the message says what is saved and where."""
+    """A signal interrupted training; the message says what was saved and where."""
 
     def __init__(self, message: str, signal_number: int = 2) -> None:
         super().__init__(message)
@@ -124,14 +124,14 @@ class Interrupted(Error, KeyboardInterrupt):
 
 
 def suggestion(word: object, known: Iterable[str], otherwise: str = "") -> str:
-    """``did you mean 'near'?`` of the known word nearest to one that is not known.
+    """Returns ``did you mean 'near'?`` with the known word nearest to an unknown one.
 
     Args:
-        word: what was given.
-        known: what could have been given.
-        otherwise: the text if nothing is near.
+        word: the word that was given.
+        known: the accepted words.
+        otherwise: the text if no word is near.
     """
-    import difflib  # not needed until something is mistyped
+    import difflib  # needed only after a typing error
 
     near = difflib.get_close_matches(str(word), list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else otherwise

@@ -1,4 +1,4 @@
-"""Type checks of options, driven by the annotations of the fields that hold them."""
+"""Type checks of options, based on the annotations of the fields that hold them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NONE = type(None)
 
 
 class Notation(NamedTuple):
-    """How an option and its value are written where the user writes them."""
+    """How the user writes an option and its value (Python, command line, …)."""
 
     value: Callable[[Any], str]
     option: str
@@ -66,11 +66,11 @@ JSON = Notation(json.dumps, '"{}": {}')
 def check_fields(options: Any) -> None:
     """Check every field of a dataclass object against its annotation.
 
-    NumPy scalars, enum members and paths are replaced by the plain values they stand
-    for; an integer is accepted where a float is expected.
+    NumPy scalars, enum members and paths are replaced by equivalent plain values; an
+    integer is accepted where a float is expected.
 
     Raises:
-        ConfigError: names class, field, value, the expected type and what to write.
+        ConfigError: names the class, field, value, expected type and what to write.
 
     Example:
         >>> @dataclasses.dataclass
@@ -91,11 +91,11 @@ False; write bf16=False, without quotes
             hints[field.name], given, cls.__name__, field.name, default=field.default
         )
         if fitted is not given:
-            object.__setattr__(options, field.name, fitted)  # kinds are frozen
+            object.__setattr__(options, field.name, fitted)  # these may be frozen
 
 
 def check_attributes(options: Any) -> None:
-    """Check what an object keeps of its constructor's arguments, under their names.
+    """Check the constructor arguments that an object keeps under the same names.
 
     Raises:
         ConfigError: as for :func:`check_fields`.
@@ -115,7 +115,7 @@ def check_type(
     notation: Notation = PYTHON,
     default: Any = dataclasses.MISSING,
 ) -> Any:
-    """The value as a plain one of the type ``hint``.
+    """Returns ``value`` as a plain value of the type ``hint``.
 
     Args:
         hint: an annotation of None, bool, int, float, str, lists, dicts, ``Literal``,
@@ -138,14 +138,14 @@ def check_type(
 
 
 def plain_scalar(value: Any) -> Any:
-    """The Python value of a NumPy scalar or an enum member; others as they are."""
+    """Returns the Python value of a NumPy scalar or enum member, others unchanged."""
     if isinstance(value, enum.Enum):
         value = value.value
     return value.item() if isinstance(value, np.generic) else value
 
 
 def members(hint: Any) -> tuple[Any, ...]:
-    """The alternatives of an annotation, without ``Annotated`` around them."""
+    """Returns the alternatives of an annotation, without ``Annotated`` around them."""
     if typing.get_origin(hint) is Annotated:
         return members(typing.get_args(hint)[0])
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
@@ -154,7 +154,7 @@ def members(hint: Any) -> tuple[Any, ...]:
 
 
 def describe(hint: Any, notation: Notation = PYTHON) -> str:
-    """An annotation in words: ``a whole number or None``."""
+    """Returns an annotation in words: ``a whole number or None``."""
     names: dict[Any, str] = {
         bool: f"{notation.value(True)} or {notation.value(False)}",
         int: "a whole number",
@@ -181,7 +181,7 @@ def _hints(owner: Any) -> dict[str, Any]:
 
 
 def _fit(hint: Any, value: Any) -> Any:
-    """The value as ``hint`` wants it, or ``_MISFIT``."""
+    """Returns the value converted to ``hint``, or ``_MISFIT``."""
     kind, inside = typing.get_origin(hint) or hint, typing.get_args(hint)
     if kind is Annotated:
         if os.PathLike in inside and isinstance(value, os.PathLike):
@@ -202,7 +202,7 @@ def _fit(hint: Any, value: Any) -> Any:
 
 
 def _is_plain(kind: Any, words: tuple[Any, ...], value: Any) -> bool:
-    """Whether a Python value is of a simple kind, or one of a Literal's words."""
+    """Whether a Python value has a simple type, or is one of a Literal's words."""
     if kind is Literal:
         return any(type(value) is type(word) and value == word for word in words)
     if kind is float:
@@ -213,7 +213,7 @@ def _is_plain(kind: Any, words: tuple[Any, ...], value: Any) -> bool:
 
 
 def _advice(hint: Any, value: Any, name: str, notation: Notation, default: Any) -> str:
-    """What to write in place of ``value``."""
+    """Returns advice on what to write in place of ``value``."""
 
     def write(instead: Any, how: str = "") -> str:
         text = notation.option.format(name, notation.value(instead))
@@ -250,7 +250,7 @@ def _words(literal: Any) -> tuple[Any, ...]:
 
 
 def _meant(kinds: tuple[Any, ...], text: str) -> Any:
-    """The value that a text in quotes stands for, or ``_MISFIT``."""
+    """Returns the value that a quoted text was meant to be, or ``_MISFIT``."""
     for kind in (int, float):
         if kind in kinds or float in kinds:
             try:

@@ -1,4 +1,4 @@
-"""Public face of GLUE: ``ea.glue.load``, ``metrics``, ``TASKS``, leaderboard files."""
+"""Public interface of ``ea.glue``: loading, metrics, ``TASKS``, leaderboard files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def metrics(task: str) -> Callable[[EvalPrediction], dict[str, float]]:
-    """The metrics of a task, as a ``compute_metrics`` for a Trainer.
+    """Returns the metrics of a task as a ``compute_metrics`` function for a Trainer.
 
     Keys are Hugging Face's: ``accuracy``, ``f1``, ``matthews_correlation``,
     ``pearson``, ``spearmanr``, and ``combined_score`` (their mean) when there is more

@@ -1,4 +1,4 @@
-"""One line for the reader where the package chose something in the caller's place."""
+"""Log lines that tell the user about a choice the package made."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ LOGGER = logging.getLogger("evolving_attention")
 
 
 def say(text: str, said: set[str] | None = None) -> None:
-    """Log one line, of several processes in the first one alone.
+    """Log one line; among several processes only the first one logs.
 
     The level is WARNING, which Python shows on stderr where no logging is set up;
     ``log_level="error"`` silences it.
 
     Args:
-        text: what was chosen, and the option that changes it.
-        said: lines that were said before; they are not said again.
+        text: what was chosen, and the option that changes the choice.
+        said: lines logged before, which are not logged again.
     """
     if said is not None:
         if text in said:
@@ -34,5 +34,5 @@ def _is_first() -> bool:
 
     try:
         return distributed.is_first()
-    except ConfigError:  # told by what joins the other processes
+    except ConfigError:  # the code that joins the other processes reports it
         return True

@@ -1,4 +1,4 @@
-"""Tensors as pickles: for joblib, multiprocessing and ``copy.deepcopy``."""
+"""Pickling of tensors, for joblib, multiprocessing and ``copy.deepcopy``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ __all__ = ["rebuilt", "reduced"]
 
 
 def reduced(tensor: Tensor) -> tuple[Any, ...]:
-    """What pickle keeps: values, type and device, and whether a leaf needs a gradient.
+    """Returns the pickled state: values, dtype, device and a leaf's ``requires_grad``.
 
-    Graph and gradient are left out: a result of operations comes back as plain values.
+    Graph and gradient are left out: the result of an operation is restored as plain
+    values.
     """
     array = host_array(tensor.detach())
     if array.dtype == ml_dtypes.bfloat16:
@@ -26,10 +27,10 @@ def reduced(tensor: Tensor) -> tuple[Any, ...]:
 
 
 def rebuilt(array: np.ndarray, dtype: str, device: str, requires_grad: bool) -> Tensor:
-    """The tensor of :func:`reduced`.
+    """Rebuilds the tensor from the result of :func:`reduced`.
 
     Raises:
-        BackendUnavailable: there is no such device here.
+        BackendUnavailable: this machine does not have the device.
     """
     if dtype == "bfloat16":
         array = array.view(ml_dtypes.bfloat16)

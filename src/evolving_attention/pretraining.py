@@ -1,4 +1,4 @@
-"""Public face of pre-training: corpora, tokenizers, masks, data set and Trainer."""
+"""Public interface of pre-training: corpora, tokenizers, masks, data, Trainer."""
 
 from evolving_attention.data.corpus import corpus_files, corpus_texts
 from evolving_attention.data.masking import DataCollatorForLanguageModeling

@@ -1,4 +1,4 @@
-"""A progress bar for long work, in terminals and notebooks; elsewhere nothing."""
+"""A progress bar for long work in terminals and notebooks; elsewhere silent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def in_notebook() -> bool:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as ``m:ss`` or ``h:mm:ss``."""
+    """Formats seconds as ``m:ss`` or ``h:mm:ss``."""
     whole = max(0, round(seconds))
     hours, rest = divmod(whole, 3600)
     minutes, seconds = divmod(rest, 60)
@@ -31,10 +31,10 @@ def duration(seconds: float) -> str:
 
 
 class ProgressBar:
-    """Shows how much of a task is done, if it takes longer than a second.
+    """Shows the progress of a task that takes longer than a second.
 
     Args:
-        what: the task, in a word.
+        what: the task, in one word.
         total: number of units; None if unknown.
         disabled: show nothing.
 
@@ -57,7 +57,7 @@ class ProgressBar:
             self._draw(self.text())
 
     def text(self) -> str:
-        """``predict 320/1000, 0:04 < 0:09, 75.3/s``."""
+        """Returns a line such as ``predict 320/1000, 0:04 < 0:09, 75.3/s``."""
         used = max(time.monotonic() - self._began, 1e-9)
         rate = self.done / used
         if self.total is None or not self.done:
@@ -82,7 +82,7 @@ class ProgressBar:
 
 
 def _display() -> Callable[..., None] | None:
-    """A function that draws (text, is it the last); None where nobody looks."""
+    """Returns a function that draws (text, is it the last); None without a display."""
     if in_notebook():
         return _Notebook()
     if sys.stderr is not None and sys.stderr.isatty():
@@ -91,13 +91,13 @@ def _display() -> Callable[..., None] | None:
 
 
 def _to_terminal(text: str, last: bool = False) -> None:
-    """Replace the line that the cursor is in."""
+    """Replaces the line of the cursor."""
     sys.stderr.write(f"\r\x1b[K{text}" + ("\n" if last else ""))
     sys.stderr.flush()
 
 
 class _Notebook:
-    """One line of a notebook's output, replaced in place."""
+    """One line of a notebook's output, which is replaced in place."""
 
     handle: Any = None
 

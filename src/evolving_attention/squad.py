@@ -1,4 +1,4 @@
-"""Public face of question answering: questions, windows, answers and their scores."""
+"""Public interface of question answering: questions, windows, answers and scores."""
 
 from evolving_attention.data.answers import (
     Answers,

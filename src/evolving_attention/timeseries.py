@@ -1,4 +1,4 @@
-"""Public face of time series: data sets, .ts and CSV files, and comparisons."""
+"""Public interface of time series: data sets, .ts and CSV files, and comparisons."""
 
 from evolving_attention.data.series_files import load, read_ts
 from evolving_attention.data.series_parts import (

@@ -1,4 +1,4 @@
-"""Public face of translation: parallel text, its data set, BPE, the translator."""
+"""Public interface of translation: parallel text, its data set, BPE, the translator."""
 
 from evolving_attention.data.parallel import ParallelDataset
 from evolving_attention.data.parallel_files import (

@@ -1,4 +1,4 @@
-"""Command-line options for the evolution of attention maps."""
+"""Command-line options for evolving attention maps."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ KINDS = ", ".join(_DECLARED)  # for help texts
 
 
 def option(default: Any, text: str) -> Any:
-    """A field with its help text."""
+    """Returns a dataclass field with its help text."""
     return field(default=default, metadata={"help": text})
 
 
 def refuse(name: str, value: Any, expected: str, fix: str) -> ConfigError:
-    """The error for an option that cannot be used."""
+    """Returns the error for an option that cannot be used."""
     return ConfigError(f"--{name} {value}: expected {expected}; {fix}")
 
 
 def needs(options: Any, name: str, other: str) -> None:
-    """Refuse an option that says nothing without another.
+    """Refuse an option that has no effect without another one.
 
     Raises:
         ConfigError: ``name`` is given, and ``other`` is not.
@@ -41,14 +41,14 @@ def needs(options: Any, name: str, other: str) -> None:
         raise refuse(name, value, f"--{other} beside it", fix)
 
 
-# Command-line names that are clearer than the kind's own.
+# Names on the command line that are clearer than the kind's own names.
 _FIELDS = {"predictive_layers": "num_layers"}
 _TYPES = {"bool": bool, "int": int, "float": float, "str": str}
 
 
 @dataclass
 class _KnownOptions:
-    """Options with their own name and help text on the command line."""
+    """Options that have their own name and help text on the command line."""
 
     defaults: ClassVar[dict[str, float]] = {"alpha": 0.1, "beta": 0.1}
 
@@ -78,7 +78,7 @@ class _KnownOptions:
             self.config()  # report mistakes before a model is loaded
 
     def config(self) -> Evolve | None:
-        """The attention of the model; None: the checkpoint's.
+        """Returns the attention of the model; None: the checkpoint's.
 
         Raises:
             ConfigError: the kind is unknown, an option does not belong to it or is out
@@ -109,7 +109,7 @@ class _KnownOptions:
 
 
 def _other_options() -> list[tuple[str, Any, Any]]:
-    """A field for each option of a core kind that has none above: KIND_OPTION."""
+    """Returns a field KIND_OPTION for each option of a core kind not defined above."""
     known = [_FIELDS.get(f.name, f.name) for f in dataclasses.fields(_KnownOptions)]
     found = []
     for kind, declared in _DECLARED.items():
@@ -126,9 +126,9 @@ def _other_options() -> list[tuple[str, Any, Any]]:
 if TYPE_CHECKING:
 
     class AttentionOptions(_KnownOptions):
-        """How the attention map of a layer uses that of the layer before.
+        """How a layer's attention map uses the previous layer's map.
 
-        A command derives its own class, which may have other defaults and more options.
+        Each command derives its own class, which may change defaults and add options.
         """
 
 else:

@@ -1,8 +1,8 @@
-"""``evolving-attention bench``: how fast this machine trains and runs BERT.
+"""``evolving-attention bench``: measures training and inference speed of BERT.
 
-Times steps of a small BERT and one of BERT-Base's sizes, vanilla and evolving, and the
-machine's matrix product, which bounds them. PyTorch and transformers, if installed, run
-the vanilla model in alternation. The scripts of ``benchmarks/`` in the repository
+Times steps of a small BERT and of one with BERT-Base's sizes, vanilla and evolving, and
+the machine's matrix product, which bounds them. PyTorch and transformers, if installed,
+run the vanilla model alternately. The scripts in the repository's ``benchmarks/``
 measure more thoroughly.
 """
 
@@ -46,7 +46,7 @@ def run(
     compare: bool,
     json_file: Path | None,
 ) -> None:
-    """Measure what fits into the time, print a table, and write JSON if asked."""
+    """Measure what fits into the time, print a table, and write JSON if requested."""
     from evolving_attention import _core
 
     wanted = _checked(sizes, dtypes, seconds, json_file)
@@ -78,7 +78,7 @@ def run(
 def _checked(
     sizes: list[str], dtypes: list[str], seconds: float, json_file: Path | None
 ) -> list[str]:
-    """The element types to measure; checks all options before any work."""
+    """Returns the element types to measure, after checking all options."""
     for what, given, known in (("size", sizes, SIZES), ("dtype", dtypes, DTYPES)):
         for name in given:
             if name not in known:
@@ -106,7 +106,7 @@ def _checked(
 
 
 def _tell_load() -> None:
-    """Warn that a busy machine makes the figures useless."""
+    """Warn that measurements on a busy machine are useless."""
     load = os.getloadavg()[0]
     if load > 0.5:
         note(
@@ -116,8 +116,8 @@ def _tell_load() -> None:
 
 
 def _join_torch(threads: int) -> None:
-    """Load PyTorch, if installed, with our number of threads; else print a note."""
-    if has_torch():  # by name: the package itself never depends on it
+    """Load PyTorch, if installed, with the same thread count; else print a note."""
+    if has_torch():  # imported by name: the package itself never depends on it
         importlib.import_module("torch").set_num_threads(threads)
     else:
         note("torch or transformers is not installed: nothing to compare with")
@@ -131,7 +131,7 @@ def _one_model(
     compare: bool,
     result: dict[str, Any],
 ) -> None:
-    """Measure training and inference of one model, or note that the time is over."""
+    """Measure training and inference of one model, or note that the time is used up."""
     from evolving_attention.profiling import matrix_flops
 
     what = {"size": size, "dtype": dtype, "attention": kind}
@@ -166,7 +166,7 @@ def _one_model(
 
 
 def _profile(size: str, dtype: str, kind: str) -> dict[str, Any]:
-    """The share of each kernel in three training steps."""
+    """Returns the share of each kernel in three training steps."""
     from evolving_attention.profiling import profile
 
     step = our_runs(size, dtype, kind)[WORKS[0]]
@@ -178,7 +178,7 @@ def _profile(size: str, dtype: str, kind: str) -> dict[str, Any]:
 
 
 def _write(path: Path, result: dict[str, Any]) -> None:
-    """The result as JSON, to a file or ("-") to stdout."""
+    """Write the result as JSON, to a file or ("-") to stdout."""
     import json
 
     from evolving_attention import durable
@@ -229,5 +229,5 @@ def _print(result: dict[str, Any]) -> None:
 
 
 def _name(one: dict[str, Any]) -> str:
-    """Model, attention, type and work of one row."""
+    """Returns model, attention, element type and work of one row."""
     return " ".join(one[key] for key in ("size", "attention", "dtype", "work"))

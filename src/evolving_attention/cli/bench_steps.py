@@ -1,7 +1,7 @@
 """The work of ``evolving-attention bench``: models of three sizes, steps, products.
 
-PyTorch is imported by name and only where it is installed: the package itself never
-depends on it.
+PyTorch is imported by name and only if installed: the package itself never depends on
+it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def has_torch() -> bool:
 
 
 def gemm(dtype: str, compare: bool) -> dict[str, float]:
-    """GFLOP/s of one product of BERT's size, ours and PyTorch's, best of ten."""
+    """Returns GFLOP/s of a BERT-sized product, ours and PyTorch's, best of ten."""
     from evolving_attention import Tensor, no_grad
 
     m, k, n = GEMM
@@ -63,7 +63,7 @@ def gemm(dtype: str, compare: bool) -> dict[str, float]:
 
 
 def turns(runs: dict[str, _Run], rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Seconds of alternating calls, after a warm-up call; at least one round."""
+    """Returns seconds of alternating calls after a warm-up call; at least one round."""
     times: dict[str, list[float]] = {side: [] for side in runs}
     end = time.perf_counter() + seconds
     for turn in range(-1, rounds):
@@ -78,7 +78,7 @@ def turns(runs: dict[str, _Run], rounds: int, seconds: float) -> dict[str, list[
 
 
 def _config(size: str) -> dict[str, Any]:
-    """The sizes as our BertConfig and transformers' name them."""
+    """Returns the sizes under the names that BertConfig and transformers both use."""
     layers, width, heads, inner, words, _, _ = SIZES[size]
     return {
         "vocab_size": words,
@@ -91,7 +91,7 @@ def _config(size: str) -> dict[str, Any]:
 
 
 def _batch(size: str) -> dict[str, np.ndarray]:
-    """Random ids without padding, and labels."""
+    """Returns random ids without padding, and labels."""
     words, batch, length = SIZES[size][-3:]
     random = np.random.default_rng(0)
     return {
@@ -101,7 +101,7 @@ def _batch(size: str) -> dict[str, np.ndarray]:
 
 
 def _model(size: str, dtype: str, kind: str) -> Any:
-    """A new classifier of this package."""
+    """Builds a new classifier of this package."""
     from evolving_attention import attention, manual_seed
     from evolving_attention.modeling import BertConfig, BertForSequenceClassification
 
@@ -112,7 +112,7 @@ def _model(size: str, dtype: str, kind: str) -> Any:
 
 
 def our_runs(size: str, dtype: str, kind: str) -> dict[str, _Run]:
-    """The training step and the inference of our model."""
+    """Returns functions for training step and inference of this package's model."""
     from evolving_attention import no_grad, optim
 
     model, inputs = _model(size, dtype, kind), _batch(size)
@@ -122,7 +122,7 @@ def our_runs(size: str, dtype: str, kind: str) -> dict[str, _Run]:
         model.train()
         model(**inputs).loss.backward()
         norm = optim.global_grad_norm(model.parameters())
-        optimizer.step(optim.clip_scale(norm, 1.0))  # clips on the way, as Trainer
+        optimizer.step(optim.clip_scale(norm, 1.0))  # clips inside step(), as Trainer
         optimizer.zero_grad()
 
     def infer() -> None:
@@ -134,7 +134,7 @@ def our_runs(size: str, dtype: str, kind: str) -> dict[str, _Run]:
 
 
 def torch_runs(size: str, dtype: str) -> dict[str, _Run]:
-    """The same of transformers' BERT; bfloat16 by autocast, as usual there."""
+    """Returns the same functions for transformers' BERT; bfloat16 uses autocast."""
     torch, hf = (importlib.import_module(name) for name in ("torch", "transformers"))
     model = hf.BertForSequenceClassification(hf.BertConfig(**_config(size)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)

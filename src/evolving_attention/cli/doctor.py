@@ -1,4 +1,4 @@
-"""``evolving-attention doctor``: prints what the module ``diagnosis`` found."""
+"""``evolving-attention doctor``: prints the findings of the module ``diagnosis``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(*, as_json: bool, run_self_test: bool = True) -> None:
 
 
 def size(count: int | None) -> str:
-    """A number of bytes as text: ``15.6 GiB``."""
+    """Formats a number of bytes: ``15.6 GiB``."""
     if count is None:
         return "unknown"
     value, unit = float(count), "B"
@@ -69,7 +69,7 @@ def _print(report: dict[str, Any]) -> None:
 
 
 def _lines(report: dict[str, Any]) -> list[tuple[str, str]]:
-    """The report as pairs of name and value, in reading order."""
+    """Returns the report as pairs of name and value, in reading order."""
     package, system, core = report["package"], report["system"], report["core"]
     lines = [
         (

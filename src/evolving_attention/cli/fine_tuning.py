@@ -1,4 +1,4 @@
-"""What the commands share that fine-tune a checkpoint with flags of Hugging Face's."""
+"""Shared parts of commands that fine-tune a checkpoint with Hugging Face's flags."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _LOGGER = logging.getLogger("evolving_attention")
 
 
 def refuse_known(given: dict[str, Any]) -> None:
-    """Refuse the options that are parsed only to say why they are not there."""
+    """Refuse options that are parsed only to explain why they are not supported."""
     for name in REFUSED.keys() & given.keys():
         if refusal := on_the_command_line(name, given[name]):
             raise ConfigError(refusal)
 
 
 def set_up_hub(model_args: ModelArguments) -> None:
-    """Pass cache folder and token to huggingface_hub by environment variables."""
+    """Pass cache folder and token to huggingface_hub in environment variables."""
     if model_args.cache_dir:
         os.environ["HF_HUB_CACHE"] = str(Path(model_args.cache_dir).expanduser())
     if model_args.token:
@@ -43,7 +43,7 @@ def set_up_hub(model_args: ModelArguments) -> None:
 
 
 def base_config(model_args: ModelArguments) -> dict[str, Any]:
-    """config.json of the model (or of --config_name)."""
+    """Returns config.json of the model (or of --config_name)."""
     from evolving_attention.interop.hf import load_config
     from evolving_attention.interop.resolve import resolve
 
@@ -53,11 +53,11 @@ def base_config(model_args: ModelArguments) -> dict[str, Any]:
 
 
 class TrainedRun:
-    """One run of a Trainer with flags of Hugging Face's; the commands add the rest.
+    """One run of a Trainer with Hugging Face's flags; the commands add the rest.
 
     Args:
         tuning, args: the options.
-        once: keeps what the runs of other seeds need too.
+        once: keeps values that the runs of other seeds also need.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class TrainedRun:
         self.results: dict[str, Any] = {}
 
     def last_checkpoint(self) -> str | None:
-        """Find the checkpoint to resume; refuse a folder with other files."""
+        """Returns the checkpoint to resume; refuses a folder with other files."""
         from evolving_attention.training.checkpoint import check_output_dir
 
         if not self.args.do_train:
@@ -83,7 +83,7 @@ class TrainedRun:
         return last
 
     def callbacks(self) -> list[Any] | None:
-        """The callbacks that the options ask for."""
+        """Returns the callbacks that the options request."""
         from evolving_attention.training.callbacks import EarlyStoppingCallback
 
         patience = self.tuning.early_stopping_patience
@@ -103,7 +103,7 @@ class TrainedRun:
         trainer.save_state()
 
     def remove_displays(self, trainer: Any) -> None:
-        """Remove the log displays: later results are printed once, at the end."""
+        """Remove the log displays; later results are printed once, at the end."""
         from evolving_attention.training.logging import ConsoleCallback
         from evolving_attention.training.progress import TerminalProgress
 
@@ -128,12 +128,12 @@ class TrainedRun:
 
 
 class FineTuning(TrainedRun):
-    """A run that begins with a checkpoint.
+    """A run that starts from a checkpoint.
 
     Args:
         model_args, tuning, args: the options.
-        attention: of the model; None: the checkpoint's.
-        once: keeps what the runs of other seeds need too.
+        attention: attention of the model; None: the checkpoint's.
+        once: keeps values that the runs of other seeds also need.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class FineTuning(TrainedRun):
         self.model_args, self.attention = model_args, attention
 
     def tokenizer(self, max_seq_length: int) -> tuple[Any, int]:
-        """The tokenizer, and the length of rows that it and the model can have."""
+        """Returns the tokenizer, and the row length that it and the model support."""
         from evolving_attention.modeling.predict import limit_of
         from evolving_attention.text import AutoTokenizer
 
@@ -165,11 +165,11 @@ class FineTuning(TrainedRun):
         return tokenizer, limit
 
     def load_model(self, auto: Any, **overrides: Any) -> Any:
-        """The model, from the checkpoint with another task's head or its own.
+        """Loads the model from the checkpoint, with its own head or another task's.
 
         Args:
             auto: the Auto class of the task.
-            overrides: options of the config, in place of --config_name's.
+            overrides: config options; they replace those of --config_name.
         """
         from evolving_attention.modeling import AutoConfig
 
@@ -177,7 +177,7 @@ class FineTuning(TrainedRun):
         if self.model_args.config_name:
             config = AutoConfig.from_pretrained(self.model_args.config_name)
             options = {option: getattr(config, option) for option in config.defaults}
-            options.pop("add_pooling_layer", None)  # decided by the task
+            options.pop("add_pooling_layer", None)  # depends on the task
         load = functools.partial(
             auto.from_pretrained,
             str(self.model_args.model_name_or_path),

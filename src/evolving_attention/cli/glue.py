@@ -1,7 +1,7 @@
-"""``evolving-attention glue``: fine-tune, evaluate and predict, as run_glue does.
+"""``evolving-attention glue``: fine-tune, evaluate and predict, like run_glue.
 
 Flags, file names, metric keys and behaviour are those of Hugging Face's run_glue;
-:mod:`.glue_arguments` lists our additions.
+:mod:`.glue_arguments` lists the additions.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _MOST_USED = (
 
 
 def fields() -> Fields:
-    """All options of the command."""
+    """Returns all options of the command."""
     groups = [
         (ModelArguments, "Model"),
         (AttentionArguments, "Attention"),
@@ -93,10 +93,10 @@ def run(given: dict[str, Any]) -> None:
 
 
 def results(given: dict[str, Any]) -> dict[str, Any] | None:
-    """Run once, or once per seed, with the given options; others keep their defaults.
+    """Runs once, or once per seed; options that are not given keep their defaults.
 
     Returns:
-        The run's part of all_results.json; of several seeds see :mod:`.repeat`.
+        The run's part of all_results.json; for several seeds see :mod:`.repeat`.
     """
     return repeated(fields(), given, _one_run)
 
@@ -160,5 +160,5 @@ def _apply_paper(
 
 
 def is_text_to_text(config: dict[str, Any]) -> bool:
-    """Whether a config.json is that of a model from text to text."""
+    """Whether a config.json belongs to a text-to-text model."""
     return bool(base_type(config) == "t5")

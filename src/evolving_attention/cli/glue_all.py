@@ -46,7 +46,7 @@ _OWN = ("task_name", "dataset_name", "train_file", "validation_file", "test_file
 
 @dataclass
 class GlueAllArguments:
-    """The tasks."""
+    """The tasks to run."""
 
     tasks: str | list[str] | None = option(
         None, f"The tasks to run; default: all, {' '.join(_NINE)}."
@@ -57,10 +57,10 @@ class GlueAllArguments:
 
     @property
     def chosen(self) -> list[GlueTask]:
-        """The tasks, in GLUE's order.
+        """Returns the tasks in GLUE's order.
 
         Raises:
-            ConfigError: a name is none of the nine.
+            ConfigError: a name is not one of the nine.
         """
         given = [self.tasks] if isinstance(self.tasks, str) else self.tasks or _NINE
         names = {get_task(name).name for name in given}
@@ -72,7 +72,7 @@ class GlueAllArguments:
 
 
 def fields() -> Fields:
-    """The options of the command: its own, and those of ``glue``."""
+    """Returns the options of the command: its own, and those of ``glue``."""
     found = glue.fields()
     own = Fields([(GlueAllArguments, "Data")])
     found.options = {**own.options, **found.options}
@@ -93,7 +93,7 @@ def main(words: Sequence[str], name: str = "evolving-attention glue-all") -> Non
 
 
 def _run(options: Fields, given: dict[str, Any]) -> dict[str, Any] | None:
-    """Run the tasks that have no result yet; the results of all."""
+    """Run the tasks that have no result yet; returns the results of all."""
     tasks = GlueAllArguments(tasks=given.get("tasks")).chosen
     given = {k: v for k, v in given.items() if k != "tasks"}
     for name in _OWN:
@@ -121,12 +121,12 @@ def _run(options: Fields, given: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _check_data(tasks: Sequence[GlueTask], given: dict[str, Any]) -> None:
-    """Read the dev and test sets: what is missing is told before hours of training.
+    """Read the dev and test sets, so that missing data is reported before training.
 
     Raises:
         ConfigError: only some rows of the test sets would be predicted.
-        DataError: a folder is missing, a row is bad, or the archive would not have the
-            official test set.
+        DataError: a folder is missing, a row is bad, or the archive would not contain
+            the official test set.
     """
     predicts, rows = given.get("do_predict"), given.get("max_predict_samples")
     if predicts and rows is not None:
@@ -155,7 +155,7 @@ def _check_data(tasks: Sequence[GlueTask], given: dict[str, Any]) -> None:
 def _task(
     task: GlueTask, given: dict[str, Any], folder: Path, fresh: bool
 ) -> list[dict[str, Any]]:
-    """The runs of one task: one, or one per seed."""
+    """Returns the runs of one task: one, or one per seed."""
     own = {**given, "task_name": task.name, "output_dir": str(folder)}
     if given.get("seeds"):
         results = glue.results(own)
@@ -173,7 +173,7 @@ def _task(
 
 
 def _metrics(task: GlueTask, record: dict[str, Any]) -> dict[str, float]:
-    """The task's metrics on its dev set, by the names of the leaderboard's table."""
+    """Returns the task's dev-set metrics under the leaderboard's names."""
     scores = scores_of(record)
     wanted = {name: f"eval_{name}" for name in task.metrics}
     if task.name == "mnli":
@@ -182,7 +182,7 @@ def _metrics(task: GlueTask, record: dict[str, Any]) -> dict[str, float]:
 
 
 def _score(task: GlueTask, record: dict[str, Any]) -> float:
-    """The mean of the task's metrics, which the average over tasks takes."""
+    """Returns the mean of the task's metrics, used in the average over tasks."""
     return float(np.mean([*_metrics(task, record).values()] or [np.nan]))
 
 
@@ -192,7 +192,7 @@ def _spread(values: Sequence[float]) -> dict[str, Any]:
 
 
 def _collected(every: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """Scores of the tasks, and the average over those that are not WNLI."""
+    """Returns the scores of the tasks, and the average over all except WNLI."""
     from evolving_attention.training.state import plain
 
     lines, found = [["task", "metric", "score", "sd"]], {}
@@ -223,13 +223,13 @@ def _collected(every: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
 
 
 def _shown(one: dict[str, Any]) -> list[str]:
-    """Mean and deviation × 100."""
+    """Returns mean and deviation × 100."""
     sd = one["sd"]
     return [f"{100 * one['mean']:.2f}", "-" if sd is None else f"{100 * sd:.2f}"]
 
 
 def _archive(root: Path, every: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """Write the archive of the predictions; of several seeds, of the best on dev.
+    """Write the archive of predictions; of several seeds, the best one on dev.
 
     Raises:
         DataError: a prediction file does not fit the official test set.

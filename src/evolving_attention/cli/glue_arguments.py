@@ -1,8 +1,8 @@
-"""Options of ``evolving-attention glue`` besides the training options.
+"""Options of ``evolving-attention glue`` except the training options.
 
 Names, defaults and meaning are those of Hugging Face's run_glue; the attention options,
-``--data_dir``, ``--bad_rows`` and ``--paper_settings`` are ours. An option either does
-something or is refused with the reason.
+``--data_dir``, ``--bad_rows`` and ``--paper_settings`` are additions. An option either
+has an effect or is refused with the reason.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class ModelArguments:
 
 @dataclass
 class AttentionArguments(AttentionOptions):
-    """The attention options, settings of the papers, and the width of the head."""
+    """The attention options, the papers' settings, and the width of the head."""
 
     paper_settings: bool | str = option(
         False,
@@ -140,10 +140,10 @@ class TuningArguments:
             training["metric_for_best_model"] = "loss"
 
     def apply(self, model: Any) -> None:
-        """Freeze the parameters that ``freeze`` names.
+        """Freeze the parameters selected by ``freeze``.
 
         Raises:
-            ConfigError: there is no such parameter, or none is left to train.
+            ConfigError: no parameter matches, or none is left to train.
         """
         if self.freeze is None:
             return
@@ -179,7 +179,7 @@ _CLASSES = ("single_label_classification", "multi_label_classification")
 
 @dataclass
 class DataTrainingArguments:
-    """The data sets, and how many rows of each."""
+    """The data sets, and the number of rows used of each."""
 
     task_name: str | None = option(
         None, "cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb or wnli."
@@ -259,7 +259,7 @@ class DataTrainingArguments:
                 "--task_name, --dataset_name and --train_file/--validation_file/"
                 "--test_file exclude one another: keep one of them"
             )
-        if self.task_name:  # refused now, before a model is loaded
+        if self.task_name:  # refuse early, before a model is loaded
             from evolving_attention.data.glue_tasks import get_task
 
             get_task(self.task_name)
@@ -299,7 +299,7 @@ class DataTrainingArguments:
             )
 
     def _check_hub(self) -> None:
-        """Refuse what only files, or only data sets of the Hub, take."""
+        """Refuse options that only files, or only Hub data sets, support."""
         if self.bad_rows not in BAD_ROWS:
             fix = "skip and report leave such rows out"
             raise refuse("bad_rows", self.bad_rows, " or ".join(BAD_ROWS), fix)
@@ -314,7 +314,7 @@ class DataTrainingArguments:
             raise refuse("bad_rows", self.bad_rows, expected, fix)
 
     def _check_problem(self) -> None:
-        """Refuse kinds of labels that are not known or contradict one another."""
+        """Refuse kinds of labels that are unknown or contradict one another."""
         kind, known = self.problem_type, (*_CLASSES, "regression")
         if kind is not None and kind not in known:
             expected = " or ".join((", ".join(known[:2]), known[2]))
@@ -340,14 +340,14 @@ class DataTrainingArguments:
 
     @property
     def regression(self) -> bool | None:
-        """Whether labels are scores; None: as their values say."""
+        """Whether labels are scores; None: decided by their values."""
         if self.problem_type is None:
             return self.do_regression
         return self.problem_type == "regression"
 
     @property
     def separator(self) -> str:
-        """The character that ``delimiter`` names."""
+        """The separator character selected by ``delimiter``."""
         names = {None: ",", "tab": "\t", "\\t": "\t"}
         return names.get(self.delimiter, str(self.delimiter))
 

@@ -28,11 +28,11 @@ class RunData(Labelled):
     """The data sets of a run, for training, evaluation and prediction.
 
     Attributes:
-        task: the GLUE task, or None for your own data.
+        task: the GLUE task, or None for the user's own data.
         label_names: classes by id; None for regression.
         train: the training set, or None.
         evaluation: name (``mnli`` and ``mnli-mm``, else one) to data set.
-        prediction: name to test set; with ``ax`` if MNLI's folder has it.
+        prediction: name to test set; includes ``ax`` if MNLI's folder has it.
         several: whether a text may have several labels.
     """
 
@@ -57,7 +57,7 @@ def check_needs(
 
     Args:
         data, args: the options.
-        config: config.json of the model; a trained model's names its classes.
+        config: config.json of the model; for a trained model it names the classes.
 
     Raises:
         ConfigError: for example --do_eval without --validation_file.
@@ -121,14 +121,14 @@ def load_data(
 
 
 def limited(dataset: Any, most: int | None) -> Any:
-    """The first ``most`` rows."""
+    """Returns the first ``most`` rows."""
     if dataset is None or most is None or most >= len(dataset):
         return dataset
     return dataset[:most]
 
 
 def with_label_ids(dataset: TableDataset, ids: list[int]) -> TableDataset:
-    """The same rows with label i replaced by ``ids[i]``; -1 stays."""
+    """Returns the same rows with label i replaced by ``ids[i]``; -1 stays."""
     columns = {name: dataset.column(name) for name in dataset.column_names}
     columns["label"] = [_with_ids(value, ids) for value in columns["label"]]
     names = dataset.label_names or ()
@@ -144,7 +144,7 @@ def with_label_ids(dataset: TableDataset, ids: list[int]) -> TableDataset:
 
 
 def _with_ids(value: Any, ids: list[int]) -> Any:
-    """A label, or 0 and 1 for each of several, in another order of the classes."""
+    """Converts a label, or a multi-hot label list, to another order of the classes."""
     if isinstance(value, list):
         return [value[ids.index(i)] for i in range(len(ids))]
     return ids[value] if value >= 0 else value
@@ -190,7 +190,7 @@ def _load_task(data: DataTrainingArguments, args: Any) -> RunData:
 def _optional(
     sets: dict[str, Any], name: str, read: Any, task: str, split: str
 ) -> None:
-    """Read an optional split; log if the folder does not have it."""
+    """Read an optional split; log if it is missing in the folder."""
     try:
         sets[name] = read(task, split)
     except DataError as error:
@@ -200,13 +200,13 @@ def _optional(
         _LOGGER.log(level, "%s is left out: %s", name, error)
 
 
-# --- your own files -------------------------------------------------------------------
+# --- the user's own files -------------------------------------------------------------
 
 
 def _load_files(
     data: DataTrainingArguments, args: Any, known: KnownLabels | None
 ) -> RunData:
-    """Load the files of a run; without a training file, labels are the model's."""
+    """Load the files of a run; without a training file, the model sets the labels."""
     columns: Any = {
         "text_columns": data.text_columns,
         "label_column": data.label_column_name,
@@ -282,13 +282,13 @@ def _load_hub_dataset(data: DataTrainingArguments, args: Any) -> RunData:
 
 @dataclass
 class _HubSource:
-    """How to read all splits of a Hub data set, decided by its training split.
+    """How to read all splits of a Hub data set, chosen from its training split.
 
     Attributes:
         columns: the text columns and the label column.
         label_names: classes by id; None for scores.
         coded: whether labels are already class ids.
-        name: of the data set.
+        name: name of the data set.
     """
 
     columns: Columns
@@ -322,10 +322,10 @@ class _HubSource:
         return cls(columns, label_names, bool(coded), name)
 
     def table(self, part: Any, split: str) -> TableDataset:
-        """A split as a table; labels that a test split lacks or hides become -1.
+        """Converts a split to a table; missing or hidden test labels become -1.
 
         Raises:
-            DataError: a label to train or evaluate with is not known.
+            DataError: a label needed for training or evaluation is unknown.
         """
         texts, label = self.columns.texts, self.columns.label
         columns: dict[str, list[Any]] = {n: list(part[n]) for n in texts}

@@ -1,4 +1,4 @@
-"""Files of a glue run besides the Trainer's: predictions and model card."""
+"""Files of a glue run, in addition to the Trainer's: predictions and model card."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = [
 def prediction_lines(
     logits: np.ndarray, label_names: Sequence[str] | None, several: bool = False
 ) -> list[str]:
-    """``index<TAB>prediction`` and one line per row, as run_glue writes them.
+    """Returns ``index<TAB>prediction`` and one line per row, as run_glue writes them.
 
     Args:
         logits: [N, classes], or for regression [N] or [N, 1].
         label_names: classes by id; None for regression (scores with three decimals).
-        several: whether a row may have several labels; commas stand between them.
+        several: whether a row may have several labels; they are separated by commas.
 
     Raises:
         NonFiniteError: a prediction is NaN or infinite.
@@ -48,7 +48,7 @@ def prediction_lines(
 def probability_lines(
     logits: np.ndarray, label_names: Sequence[str], several: bool = False
 ) -> list[str]:
-    """``index``, ``prediction`` and the probability of each class, tab-separated.
+    """Returns tab-separated lines: ``index``, ``prediction``, class probabilities.
 
     Args:
         logits: [N, classes].
@@ -66,7 +66,7 @@ def probability_lines(
 
 
 def _classes(logits: np.ndarray, names: Sequence[str], several: bool) -> list[str]:
-    """The predicted class of each row, or those of several that are likely."""
+    """Returns each row's predicted class, or all likely classes if ``several``."""
     if several:
         chances = probabilities(logits, _SEVERAL)
         return [chosen(row, names) for row in chances.tolist()]
@@ -79,9 +79,9 @@ def write_predictions(
     label_names: Sequence[str] | None,
     several: bool = False,
 ) -> None:
-    """Write ``predict_results….txt``, and of classes ``…_probabilities.tsv``.
+    """Write ``predict_results….txt``, and for classes ``…_probabilities.tsv``.
 
-    Each file is written atomically, and none where a prediction is not finite.
+    Each file is written atomically; nothing is written if a prediction is not finite.
     """
     files = {path: prediction_lines(logits, label_names, several)}
     if label_names is not None:
@@ -110,7 +110,7 @@ def model_card(
     results: dict[str, Any],
     text_to_text: bool = False,
 ) -> str:
-    """A short README.md for the output folder: model, options, scores."""
+    """Returns a short README.md for the output folder: model, options, scores."""
     from evolving_attention.attention.spec import equals_vanilla, from_config
 
     front = ["---", "library_name: evolving-attention"]

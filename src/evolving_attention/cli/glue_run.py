@@ -75,7 +75,7 @@ class GlueRun(FineTuning):
         return data
 
     def _agree_on_labels(self, data: glue_data.RunData) -> None:
-        """Number the classes as the checkpoint does if it has the same names."""
+        """Use the checkpoint's class numbers if it has the same class names."""
         names, known = data.label_names, self.base.get("label2id")
         if names is None or not isinstance(known, dict) or not known:
             return
@@ -100,7 +100,7 @@ class GlueRun(FineTuning):
         data.label_names = tuple(names[i] for i in order)
 
     def _trainer(self) -> Any:
-        """Tokenizer, model and Trainer."""
+        """Builds tokenizer, model and Trainer."""
         from concurrent.futures import ThreadPoolExecutor
 
         from evolving_attention.training.runtime import set_num_threads, set_seed
@@ -112,11 +112,11 @@ class GlueRun(FineTuning):
             ready = pool.submit(self._tokenise, tokenizer, length)
             self.model = self._model()
         self.tuning.apply(self.model)
-        ready.result()  # raises the errors of that thread
+        ready.result()  # raises the errors of the tokenising thread
         return self._trainer_of(tokenizer, length)
 
     def _trainer_of(self, tokenizer: Any, length: int) -> Any:
-        """The Trainer of the model and the rows that are ready."""
+        """Builds the Trainer from the model and the tokenised rows."""
         from evolving_attention.data.collate import collate_padded
         from evolving_attention.training.trainer import Trainer
 
@@ -139,7 +139,7 @@ class GlueRun(FineTuning):
         )
 
     def _tokenise(self, tokenizer: Any, length: int) -> None:
-        """Tokenise all rows, in the background while the model loads."""
+        """Tokenises all rows, in the background while the model loads."""
         ready = self._tokenises(tokenizer, length)
 
         def rows() -> tuple[Any, dict[str, Any], dict[str, Any]]:
@@ -152,7 +152,7 @@ class GlueRun(FineTuning):
         self.train_rows, self.eval_rows, self.test_rows = self.once("rows", rows)
 
     def _tokenises(self, tokenizer: Any, length: int) -> Callable[[Any], Any]:
-        """From rows of text to rows of ids."""
+        """Returns a function that converts rows of text to rows of ids."""
         from evolving_attention.data.features import tokenize_dataset
 
         return functools.partial(
@@ -175,7 +175,7 @@ class GlueRun(FineTuning):
         return self.load_model(auto, num_labels=self.data.num_labels, **overrides)
 
     def _metrics(self) -> Callable[[Any], dict[str, float]] | None:
-        """The task's metrics; accuracy or mean squared error for own data."""
+        """Returns the task's metrics; for own data accuracy or mean squared error."""
         from evolving_attention.metrics import compute_metrics
 
         if not self.data.evaluation:
@@ -244,7 +244,7 @@ def _mean_squared_error(prediction: Any) -> dict[str, float]:
 
 
 def _several(prediction: Any) -> dict[str, float]:
-    """F1 over all labels (micro), and the share of rows whose labels are all right."""
+    """Returns micro F1 over all labels, and the share of rows with all labels right."""
     found, true = np.asarray(prediction[0]) > 0, np.asarray(prediction[1]) > 0
     both = int((found & true).sum())
     either = int(found.sum() + true.sum())

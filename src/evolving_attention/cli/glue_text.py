@@ -1,4 +1,4 @@
-"""``evolving-attention glue`` with a T5: rows and labels as text, answers generated."""
+"""``evolving-attention glue`` with T5: rows and labels as text, generated answers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _LOGGER = logging.getLogger("evolving_attention")
 
 
 class _TextTrainer(Trainer):
-    """Evaluates by greedy generation, besides the loss of a target token.
+    """Evaluates by greedy generation, in addition to the loss per target token.
 
     Args:
-        task: what the rows are.
-        options: see :class:`Trainer`; ``processing_class`` is needed.
+        task: the task of the rows.
+        options: see :class:`Trainer`; ``processing_class`` is required.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class _TextTrainer(Trainer):
         super().__init__(model, args, **options)
         self.task = task
         every = self.processing_class(answers(task)).input_ids
-        self.limit = max(map(len, every))  # a longer text is no answer
+        self.limit = max(map(len, every))  # a longer text cannot be an answer
 
     def answers(self, rows: PromptDataset) -> list[float | int | None]:
-        """The answer to each row; None where the text says none."""
+        """Returns the answer for each row; None if the text contains none."""
         order = np.argsort([-len(ids) for ids in rows.prompts], kind="stable")
         mine = order[self.team.rank :: self.team.size].tolist()
         size = self.args.per_device_eval_batch_size
@@ -73,10 +73,10 @@ class _TextTrainer(Trainer):
     def evaluate(
         self, eval_dataset: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """The loss of a target token, and the metrics of the generated answers.
+        """Returns the loss per target token, and the metrics of the generated answers.
 
-        A text that says no answer counts as a wrong one: another class, or the end of
-        the scale that is farther from the score. ``invalid_outputs`` is their number.
+        A text that is not an answer counts as a wrong one: another class, or the end of
+        the scale that is farther from the score. ``invalid_outputs`` counts such texts.
         """
         rows = self.eval_dataset if eval_dataset is None else eval_dataset
         began = time.monotonic()
@@ -124,7 +124,7 @@ class TextRun(GlueRun):
         super().__init__(model_args, attention, data_args, *rest)
 
     def _agree_on_labels(self, data: Any) -> None:
-        """Labels are words, not numbers."""
+        """Does nothing: labels are words, not numbers."""
 
     def _tokenises(self, tokenizer: Any, length: int) -> Any:
         task: Any = self.data.task
@@ -137,7 +137,7 @@ class TextRun(GlueRun):
         options: dict[str, Any] = dict(self.changes)
         if self.attention is not None:
             options |= evolving_chains(self.attention)
-            options.pop("attention")  # which load_model passes
+            options.pop("attention")  # load_model passes it
         return self.load_model(AutoModelForSeq2SeqLM, **options)
 
     def _trainer_of(self, tokenizer: Any, length: int) -> Any:

@@ -23,7 +23,7 @@ from evolving_attention.interop.paths import present
 
 __all__ = ["evaluate", "predict", "train", "train_fields", "train_results"]
 
-READING = "reading.json"  # how the graph was read, beside the classifier
+READING = "reading.json"  # how the graph was read; stored with the classifier
 _DATA = (arguments.GraphFittedDataArguments, "Data")
 _TRAINING = [
     (arguments.GraphDataArguments, "Data"),
@@ -58,7 +58,7 @@ def train(words: Sequence[str], name: str = "evolving-attention graph train") ->
 
 
 def train_fields() -> Fields:
-    """All options of the command train."""
+    """Returns all options of the command train."""
     return Fields(_TRAINING, first=_MOST_USED)
 
 
@@ -90,21 +90,21 @@ def _load(data: Any) -> Any:
 
 
 def _reading(data: Any) -> dict[str, bool]:
-    """The options that decide how a file is read."""
+    """Returns the options that determine how a file is read."""
     return {"undirected": data.undirected, "normalize": data.normalize}
 
 
 def _load_as_trained(data: Any, folder: str) -> Any:
-    """The graph, read with the options of the training; they need not be given.
+    """Loads the graph with the reading options of training, which may be omitted.
 
     Raises:
-        ConfigError: another one is given.
+        ConfigError: a given option differs from training.
     """
     kept = {
         "undirected": bool(data.undirected),
         "normalize": data.normalize is not False,
     }
-    if present(Path(folder), READING):  # of folders of earlier versions: as given
+    if present(Path(folder), READING):  # earlier versions did not write it
         kept.update(read_object(Path(folder), READING, 1 << 16))
     for name, value in _reading(data).items():
         if value not in (None, kept[name]):
@@ -126,7 +126,7 @@ def _labels(found: Any, data: Any) -> Any:
 
 
 def _table(results: dict[str, Any]) -> dict[str, Any]:
-    """The results with a line for each, for people."""
+    """Returns the results with a readable line for each."""
     lines = [
         f"{key} = {value:.4f}" if isinstance(value, float) else f"{key} = {value}"
         for key, value in results.items()
@@ -142,7 +142,7 @@ def _train(
     found = once("graph", lambda: _load(data))
     y = _labels(found, data)
     folder = Path(training.output_dir)
-    folder.mkdir(parents=True, exist_ok=True)  # before any work
+    folder.mkdir(parents=True, exist_ok=True)  # fail before any work
     _check_test(found, y)
     classifier = GraphNodeClassifier(
         attention=attention.config(),
@@ -182,11 +182,11 @@ def _train(
 
 
 def _check_test(found: Any, y: Any) -> None:
-    """Refuse test nodes that cannot be scored before training does any work.
+    """Refuse unusable test nodes before training does any work.
 
     Raises:
         InputError, ShapeError: a test node has a class that no other node has, or the
-            part names no node.
+            test part contains no node.
     """
     from evolving_attention.estimators.graph_nodes import node_numbers
     from evolving_attention.estimators.targets import NODES, class_numbers

@@ -44,7 +44,7 @@ def train(words: Sequence[str], name: str = "evolving-attention image train") ->
 
 
 def train_fields() -> Fields:
-    """All options of the command train."""
+    """Returns all options of the command train."""
     return Fields(_TRAINING)
 
 
@@ -101,11 +101,11 @@ def _train(
 
 
 def _check_test(path: str, train: Any, labels: Any) -> None:
-    """Refuse a test set that cannot be scored before training does any work.
+    """Refuse an unusable test set before training does any work.
 
     Raises:
-        DataError, InputError: it is no folder of classes and no file with labels, or
-            has a class that training lacks.
+        DataError, InputError: the path is neither a folder of classes nor a file with
+            labels, or has a class that training lacks.
     """
     from evolving_attention.data.image_files import class_folders, loose
     from evolving_attention.data.images import read_npz
@@ -130,7 +130,7 @@ def _check_test(path: str, train: Any, labels: Any) -> None:
 
 
 def _pictures(path: str, on_error: str) -> tuple[Any, Any]:
-    """The pictures of a folder or file, and their labels if no folder tells them."""
+    """Returns the pictures of a folder or file, and labels not given by folders."""
     from evolving_attention.data.images import read_npz, read_pictures
 
     labels = read_npz(path)[1] if Path(path).suffix == ".npz" else None
@@ -164,7 +164,7 @@ def _evaluate(model: Any) -> dict[str, Any]:
 def _scores(
     estimator: Any, data: Any, labels: Any = None
 ) -> tuple[dict[str, Any], list[list[str]]]:
-    """The scores for JSON, and as lines of a table with the worst confusions."""
+    """Returns the scores for JSON, and table lines with the worst confusions."""
     found = estimator.evaluate(data, labels)
     matrix = found["confusion"]
     names = [str(one) for one in estimator.classes_.tolist()]

@@ -37,14 +37,14 @@ _COMMAND = ("output_dir", "seed", "num_threads", "json")
 
 
 def _need(options: Any, **needed: str) -> None:
-    """Refuse options that are missing, each with what it is."""
+    """Refuse missing options; each error describes the option."""
     for name, what in needed.items():
         if not getattr(options, name):
             raise ConfigError(f"--{name} is missing: expected {what}; add it")
 
 
 def _read_objects(options: Any, *names: str) -> None:
-    """Replace JSON texts by the dicts that they hold."""
+    """Replace JSON texts by the dicts they contain."""
     for name in names:
         given = getattr(options, name)
         found = parse_json_object(name, given)
@@ -55,7 +55,7 @@ def _read_objects(options: Any, *names: str) -> None:
 
 @dataclass
 class ImageDataArguments:
-    """The pictures to train and to test on."""
+    """The pictures for training and testing."""
 
     train_dir: PathText | None = option(None, f"{_DATA}, to train on.")
     test_dir: PathText | None = option(None, "The same, to test on.")
@@ -70,7 +70,7 @@ class ImageDataArguments:
 
 @dataclass
 class ImageModelArguments:
-    """The Vision Transformer, or another network of images."""
+    """The Vision Transformer, or another image network."""
 
     architecture: str = option(
         "vit",
@@ -168,7 +168,7 @@ class ImageTrainingArguments:
             self.verbose = sys.stderr.isatty()
 
     def estimator_options(self) -> dict[str, Any]:
-        """These options as options of ``ea.ImageClassifier``.
+        """Returns these options as options of ``ea.ImageClassifier``.
 
         Raises:
             ConfigError, BackendUnavailable: the device does not exist.

@@ -19,12 +19,12 @@ _OURS = {
 
 
 def refuse_own_keys(found: Mapping[str, Any], ours: Mapping[str, str]) -> None:
-    """Refuse keys that every command sets, or this one.
+    """Refuse keys that every command sets, or that this command sets.
 
-    ``ours`` has this one's, and what to do in place of giving them.
+    ``ours`` maps this command's keys to what to do instead of giving them.
 
     Raises:
-        ConfigError: ``found`` has one.
+        ConfigError: ``found`` contains such a key.
     """
     for key, fix in {**_OURS, **ours}.items():
         if key in found:
@@ -37,17 +37,17 @@ def refuse_own_keys(found: Mapping[str, Any], ours: Mapping[str, str]) -> None:
 def read_model_options(
     options: Any, example: str, ours: Mapping[str, str], flags: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The object that ``options.model_options`` is, or writes.
+    """Returns ``options.model_options``, parsed if it is JSON text.
 
     Args:
-        options: the dataclass, with a default of every field.
-        example: a right value, for messages.
-        ours: keys that the command sets, and what to do in place of giving them.
-        flags: keys that have an option of the dataclass too, and its name.
+        options: the dataclass; every field has a default.
+        example: a valid value, for messages.
+        ours: keys that the command sets, and what to do instead of giving them.
+        flags: keys that also have an option of the dataclass, and its name.
 
     Raises:
-        ConfigError: it is no object, or has a key that the command sets or that is
-            given twice.
+        ConfigError: the value is not an object, or has a key that the command sets or
+            that is given twice.
     """
     found = parse_json_object("model_options", options.model_options)
     if not isinstance(found, dict):

@@ -1,9 +1,9 @@
 """Command-line options from dataclass fields, in the style of HfArgumentParser.
 
-``--batch_size`` and ``--batch-size``; ``--flag``, ``--flag True`` and ``--no_flag`` for
-booleans; a single positional ``.json`` file holds all arguments; lists take several
-words. Parsing, help and usage errors are typer's; this module only describes the
-fields to it.
+Supports ``--batch_size`` and ``--batch-size``; ``--flag``, ``--flag True`` and
+``--no_flag`` for booleans; a single positional ``.json`` file with all arguments; lists
+of several words. Typer does parsing, help and usage errors; this module only describes
+the fields to it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Option:
     """The command-line option of one field."""
 
     name: str
-    kinds: tuple[type, ...]  # of bool, int, float, str, list
+    kinds: tuple[type, ...]  # bool, int, float, str, list
     optional: bool
     default: Any
     help: str
@@ -52,7 +52,7 @@ class Option:
         return bool in self.kinds
 
     def parse(self, text: str) -> Any:
-        """The field's value from one word of the command line."""
+        """Parses the field's value from one word of the command line."""
         word = text.strip().lower()
         if self.optional and word in NONE_WORDS and list not in self.kinds:
             return None
@@ -75,10 +75,10 @@ class Option:
         raise typer.BadParameter(f"{text!r}, expected {' or '.join(expected)}")
 
     def value(self, given: Any, source: str) -> Any:
-        """The field's value from a JSON value; ``source`` is its file.
+        """Converts a JSON value to the field's value; ``source`` is its file.
 
         Raises:
-            ConfigError: it has another type.
+            ConfigError: the value has another type.
         """
         if isinstance(given, str):
             try:
@@ -96,7 +96,7 @@ _FIRST = "Most used"  # title of these options in the help text
 
 
 def _kinds(hint: Any) -> tuple[tuple[type, ...], bool]:
-    """Plain types a hint allows, and whether None is one of them."""
+    """Returns the plain types a hint allows, and whether None is allowed."""
     kinds = {typing.get_origin(member) or member for member in members(hint)}
     order = (bool, int, float, str, list)
     chosen = tuple(k for k in order if k in kinds)
@@ -109,7 +109,7 @@ class Fields:
     """The options of several dataclasses, in order, grouped for the help text.
 
     Args:
-        groups: dataclasses and the title of each in the help text.
+        groups: dataclasses, and the title of each in the help text.
         refused: names that are parsed only so that their dataclass can refuse them.
         first: the most used options, which the help text shows first.
     """
@@ -144,7 +144,7 @@ class Fields:
                     )
 
     def normalise(self, words: Sequence[str]) -> list[str]:
-        """Give bare booleans their ``true`` and repeat the name before list items."""
+        """Insert ``true`` after bare booleans; repeat the name before list items."""
         result: list[str] = []
         i = 0
         while i < len(words):
@@ -175,7 +175,7 @@ class Fields:
         return result
 
     def _find(self, word: str) -> tuple[Option | None, str | None]:
-        """The option a word names and the value after its ``=``, if any."""
+        """Returns the option that a word names, and the value after ``=``, if any."""
         if not word.startswith("--"):
             return None, None
         name, equals, value = word[2:].partition("=")
@@ -187,7 +187,7 @@ class Fields:
         return option, value if equals else None
 
     def split(self, given: Mapping[str, Any]) -> dict[type, dict[str, Any]]:
-        """The given values, grouped by dataclass."""
+        """Groups the given values by dataclass."""
         result: dict[type, dict[str, Any]] = {
             option.owner: {} for option in self.options.values() if option.owner
         }
@@ -198,7 +198,7 @@ class Fields:
         return result
 
     def parameters(self) -> list[inspect.Parameter]:
-        """The options as parameters of a function that typer understands."""
+        """Returns the options as function parameters that typer understands."""
         names = [*self._first, *(n for n in self.options if n not in self._first)]
         return [_parameter(self.options[name]) for name in names]
 
@@ -246,7 +246,7 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 
 def _parser(option: Option) -> Callable[[Any], Any]:
-    """The parser that typer calls; wraps values so that a given None differs."""
+    """Returns the parser for typer; it wraps values, so a given None is recognised."""
 
     def parse(text: Any) -> Any:
         return text if isinstance(text, Given) else Given(option.parse(text))
@@ -271,10 +271,10 @@ def _unwrap(value: Any) -> Any:
 
 
 def read_json_arguments(path: str, fields: Fields) -> dict[str, Any]:
-    """All arguments from a JSON file: an object of option names and values.
+    """Reads all arguments from a JSON file: an object of option names and values.
 
     Raises:
-        DataError: the file is missing or no JSON object.
+        DataError: the file is missing or not a JSON object.
         ConfigError: a name is not an option.
     """
     file = Path(path)
@@ -309,7 +309,7 @@ def read_json_arguments(path: str, fields: Fields) -> dict[str, Any]:
 
 
 def _unwrapped(text: str) -> str:
-    """The text with one line for each paragraph: the terminal's width wraps them."""
+    """Joins each paragraph into one line, so that the terminal's width wraps it."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(" ".join(each.split()) for each in paragraphs)
 
@@ -320,13 +320,13 @@ def build_app(
     *,
     help: str,
 ) -> Callable[[Sequence[str], str], None]:
-    """A command that parses the fields' options and calls ``run`` with those given.
+    """Builds a command that parses the options and calls ``run`` with the given ones.
 
-    A first word that ends in ``.json`` names a file with arguments; options after it
-    override the file.
+    If the first word ends in ``.json``, it names a file with arguments; options after
+    it override the file.
 
     Returns:
-        ``main(words, name)``: parse, run, and leave by SystemExit like typer does.
+        ``main(words, name)``: parses, runs, and exits by SystemExit as typer does.
     """
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     file: list[str] = []

@@ -1,9 +1,9 @@
-"""Hyper-parameters of the papers: those they chose for each task, and their grids.
+"""Hyper-parameters of the papers: the values chosen per task, and the grids.
 
 ``FAMILIES`` is Table 9 of "Evolving Attention with Residual Convolutions" (Wang et al.,
-ICML 2021), ``PREDICTIVE`` Table 7 of "Predictive Attention Transformer" (2020): found
-by grid search on each task's dev set. Adam's epsilon is 1e-8 and dropout 0.1
-throughout. ``GRIDS`` has what the papers searched.
+ICML 2021), ``PREDICTIVE`` Table 7 of "Predictive Attention Transformer" (2020). Both
+were found by grid search on each task's dev set. Adam's epsilon is 1e-8 and dropout 0.1
+throughout. ``GRIDS`` has the values that the papers searched.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class PaperRow(NamedTuple):
 
     @property
     def attention(self) -> str:
-        """The kind of attention that the line is of."""
+        """The attention kind of the line."""
         return "predictive" if self.beta is None else "evolving"
 
     def training_arguments(self) -> dict[str, Any]:
-        """The line as fields of TrainingArguments."""
+        """Returns the line as fields of TrainingArguments."""
         return {
             "num_train_epochs": float(self.epochs),
             "per_device_train_batch_size": self.batch_size,
@@ -88,7 +88,7 @@ _TABLE: dict[str, str] = {
         2  8 2e-5 0.2 0.2""",
 }
 
-# the same without beta; the paper gives one table for its three models
+# same columns without beta; the paper has one table for its three models
 _PREDICTIVE = """
         3  8 2e-5 0.2
         5  8 1e-5 0.1
@@ -166,7 +166,7 @@ GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
 
 
 def family_of(config: dict[str, Any]) -> str:
-    """The family of the table that fits a model's config.json best."""
+    """Returns the family of the table that fits a model's config.json best."""
     kind = base_type(config)
     large = int(config.get("num_hidden_layers", 12)) > 12
     if kind == "roberta":
@@ -177,10 +177,10 @@ def family_of(config: dict[str, Any]) -> str:
 
 
 def lookup(family: str, task: str | None) -> PaperRow:
-    """One line of ``FAMILIES``, or of ``PREDICTIVE`` by the name predictive.
+    """Returns one line of ``FAMILIES``, or of ``PREDICTIVE`` for "predictive".
 
     Raises:
-        ConfigError: no table has such a family, or the task is none of GLUE's.
+        ConfigError: no table has this family, or the task is not one of GLUE's.
     """
     name = family.lower().replace("_", "-").removeprefix("ea-")
     tables = {**FAMILIES, "predictive": PREDICTIVE}

@@ -63,7 +63,7 @@ def main(words: Sequence[str], name: str = "evolving-attention pretrain") -> Non
 
 
 def train_fields() -> Fields:
-    """All options of the command."""
+    """Returns all options of the command."""
     return Fields(_TRAINING, first=_MOST_USED)
 
 
@@ -81,7 +81,7 @@ def _pretrain(
 
     if not distributed.is_first():
         set_up_logging("warning")
-    source = _Source(corpus, model_args, attention.config())  # told before files
+    source = _Source(corpus, model_args, attention.config())  # reports errors early
     checkpoint = args.resume_from_checkpoint or check_output_dir(args)
     check_writable(args)
     tokenizer, train, held_out = _first_alone(
@@ -137,10 +137,10 @@ def _table(results: dict[str, Any]) -> str:
 
 
 def _first_alone(args: Any, make: Callable[[], _Made]) -> _Made:
-    """Let the first process prepare files that the others then find.
+    """Let the first process prepare files, which the other processes then read.
 
     Raises:
-        PeerLost: in the others, if the first one fails.
+        PeerLost: in the other processes, if the first one fails.
     """
     world = distributed.world()
     if world is None:
@@ -165,14 +165,14 @@ class _Source:
     """Where the model comes from: a name, a config, or a checkpoint.
 
     Raises:
-        ConfigError: the name is not known, or the model has no head for the task.
+        ConfigError: the name is unknown, or the model has no head for the task.
         CheckpointError: the config or checkpoint cannot be read.
     """
 
     def __init__(self, corpus: Any, model_args: Any, attention: Any) -> None:
         self.corpus, self.given, self.attention = corpus, model_args, attention
-        self.longest = 0  # tokens that the model takes
-        self.values: dict[str, Any] = {}  # of the config, if there is one
+        self.longest = 0  # longest sequence of the model, in tokens
+        self.values: dict[str, Any] = {}  # values of the config, if there is one
         self.task = "pretraining" if corpus.next_sentence else "masked_lm"
         self.kind = self._kind()
         if corpus.next_sentence and self.kind != "bert":
@@ -231,7 +231,7 @@ class _Source:
         return values
 
     def model(self, tokenizer: Any, dtype: str) -> Any:
-        """The model in the tokenizer's vocabulary."""
+        """Builds the model for the tokenizer's vocabulary."""
         from evolving_attention import modeling
         from evolving_attention.modeling.config import CONFIGS
 
@@ -279,8 +279,8 @@ class _Source:
         return model
 
     def _check_length(self, config: Any) -> int:
-        """The most tokens of a row."""
-        # RoBERTa's positions begin behind the padding id
+        """Returns the maximum number of tokens per row."""
+        # RoBERTa's position numbers begin after the padding id
         shift = config.pad_token_id + 1 if self.kind == "roberta" else 0
         most = config.max_position_embeddings - shift
         if self.corpus.max_seq_length > most:
@@ -301,7 +301,7 @@ def _is_encoder(name: str) -> bool:
 
 
 def _data(corpus: Any, source: _Source, args: Any, once: Once) -> tuple[Any, Any, Any]:
-    """Tokenizer, rows to train on, and rows to evaluate or None."""
+    """Returns tokenizer, training rows, and evaluation rows or None."""
     from evolving_attention.data.corpus import corpus_files
     from evolving_attention.data.pretraining import PretrainingDataset, default_cache
 
@@ -328,7 +328,7 @@ def _data(corpus: Any, source: _Source, args: Any, once: Once) -> tuple[Any, Any
 
 
 def _tokenizer(corpus: Any, source: _Source, files: list[Path]) -> Any:
-    """The given tokenizer, or one trained on the corpus, which the cache keeps."""
+    """Returns the given tokenizer, or one trained on the corpus; the cache keeps it."""
     from evolving_attention import durable
     from evolving_attention.data.corpus import corpus_texts
     from evolving_attention.data.token_store import file_key

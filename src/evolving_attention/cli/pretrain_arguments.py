@@ -1,4 +1,4 @@
-"""Options of ``evolving-attention pretrain`` besides attention and training."""
+"""Options of ``evolving-attention pretrain`` except attention and training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRAINED = ("wordpiece", "bpe")  # tokenizers that are trained on the corpus
 
 @dataclass
 class CorpusArguments:
-    """The corpus, its tokenizer, and the rows that are made of it."""
+    """The corpus, its tokenizer, and how its text becomes rows."""
 
     train_file: str | list[str] | None = option(
         None,
@@ -80,7 +80,7 @@ class CorpusArguments:
             )
 
     def row_options(self) -> dict[str, Any]:
-        """Options of ``PretrainingDataset.from_files``."""
+        """Returns options of ``PretrainingDataset.from_files``."""
         names = (
             "max_seq_length",
             "next_sentence",
@@ -95,7 +95,7 @@ class CorpusArguments:
 
 @dataclass
 class NewModelArguments:
-    """The model: new by name or by config, or a checkpoint."""
+    """The model: a new one by name or config, or a checkpoint."""
 
     model_name: str | None = option(
         None,

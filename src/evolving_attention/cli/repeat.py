@@ -1,7 +1,7 @@
-"""``--seeds``: a training command once per seed, with one table at the end.
+"""``--seeds``: runs a training command once per seed, with one table at the end.
 
-Each seed has a folder of its own, ``seed-N``, with the files of a single run. A record
-is added when the run has ended; a run without one goes on from its checkpoint.
+Each seed has its own folder, ``seed-N``, with the files of a single run. A record is
+written when the run ends; a run without a record resumes from its checkpoint.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ __all__ = [
 _LOGGER = logging.getLogger("evolving_attention")
 _Made = TypeVar("_Made")
 SETTINGS = "settings.json"
-# Options that change no result: another command may go on with other ones.
+# Options that do not affect results: a later command may change them when it continues.
 _FREE = {"seeds", "compare", "output_dir", "overwrite_output_dir", "json"}
 _FREE |= {"num_threads", "log_level", "disable_tqdm", "verbose"}
 
 
 class Once:
-    """What the runs of one command share: made by the first, kept for the others.
+    """Values shared by the runs of one command; the first run creates them.
 
-    For what does not depend on the seed: data, tokenised rows. The runs must not
-    change it.
+    Holds values that do not depend on the seed: data, tokenised rows. Runs must not
+    modify them.
 
     Example:
         >>> once = Once()
@@ -60,7 +60,7 @@ class Once:
         self._made: dict[str, Any] = {}
 
     def __call__(self, name: str, make: Callable[[], _Made]) -> _Made:
-        """What ``make()`` returned when it was called under this name first."""
+        """Returns the result of the first call of ``make()`` under this name."""
         if name not in self._made:
             self._made[name] = make()
         made: _Made = self._made[name]
@@ -73,22 +73,22 @@ _Run = Callable[[dict[str, Any], Once], "dict[str, Any] | None"]
 def repeated(
     options: Fields, given: dict[str, Any], run: _Run
 ) -> dict[str, Any] | None:
-    """The results of one run, or with ``--seeds`` those of a run per seed.
+    """Returns the results of one run, or with ``--seeds`` of one run per seed.
 
     Args:
-        options: of the command; with RepeatArguments among them it takes --seeds.
+        options: options of the command; with RepeatArguments it accepts --seeds.
         given: the values that were given, by name.
         run: one run, in the folder ``output_dir`` with the seed ``seed``: called with
-            its options, and with what the runs share.
+            its options, and with the values that the runs share.
 
     Returns:
-        What ``run`` returned; of several seeds ``runs``, ``summary`` (mean and sd),
+        The result of ``run``; for several seeds ``runs``, ``summary`` (mean and sd),
         ``comparison`` and ``table``, which are also in ``results.json``.
 
     Raises:
         ConfigError: the folder holds runs with other options, or an option contradicts
             --seeds.
-        Interrupted: a signal came; finished seeds are not run again.
+        Interrupted: a signal came; finished seeds are not repeated later.
     """
     from evolving_attention.training.state import plain
 
@@ -96,7 +96,7 @@ def repeated(
     repeat = RepeatArguments(**{name: given.get(name) for name in names})
     if repeat.seeds is None:
         return run({k: v for k, v in given.items() if k not in names}, Once())
-    seeds: Any = repeat.seeds  # a list since the arguments' check
+    seeds: Any = repeat.seeds  # the arguments' check has made it a list
     for name in ("seed", "resume_from_checkpoint"):
         if given.get(name) is not None:
             fix = "leave it out: every seed goes on from its own folder"
@@ -120,7 +120,7 @@ def repeated(
         if seed not in done:
             own = _of_seed(options, given, root / f"seed-{seed}", seed)
             records[seed] = _one(run, own, once)
-            gc.collect()  # of two models only one is in memory
+            gc.collect()  # keep only one of two models in memory
         shown = scores_of(records[seed] or {}).items()
         text = ", ".join(f"{name} {value:.4f}" for name, value in shown)
         _LOGGER.info("seed %d%s: %s", seed, " (kept)" * (seed in done), text)
@@ -132,13 +132,13 @@ def repeated(
 
 
 def _agreed(value: Any) -> Any:
-    """The first process's value, in all of them."""
+    """Returns the first process's value in all processes."""
     world = distributed.world()
     return value if world is None else world.values(value)[0]
 
 
 def settings_of(options: Fields, given: dict[str, Any]) -> dict[str, Any]:
-    """The given options that decide the results, without those that are defaults."""
+    """Returns the given options that affect the results and are not defaults."""
     from evolving_attention.training.state import plain
 
     settings: dict[str, Any] = plain(
@@ -152,16 +152,16 @@ def settings_of(options: Fields, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def own_folder(root: Path, settings: dict[str, Any], fresh: bool | None = None) -> None:
-    """Make a folder for runs with these settings, or find that it is theirs.
+    """Create a folder for runs with these settings, or check that it belongs to them.
 
     Args:
         root: the folder.
         settings: options that decide the results.
-        fresh: whether runs with other settings are replaced; None: the command has no
+        fresh: whether to replace runs with other settings; None: the command has no
             such option.
 
     Raises:
-        ConfigError: it holds runs with other settings.
+        ConfigError: the folder has runs with other settings.
         CheckpointError, OSError: it cannot be written.
     """
     file = root / SETTINGS
@@ -183,7 +183,7 @@ def own_folder(root: Path, settings: dict[str, Any], fresh: bool | None = None) 
 def _of_seed(
     options: Fields, given: dict[str, Any], folder: Path, seed: int
 ) -> dict[str, Any]:
-    """The options of the run of one seed."""
+    """Returns the options of the run of one seed."""
     own = {k: v for k, v in given.items() if k not in ("seeds", "compare")}
     own |= {"seed": seed, "output_dir": str(folder)}
     return resumable(options, own, folder)
@@ -206,10 +206,10 @@ def _one(run: _Run, own: dict[str, Any], once: Once) -> dict[str, Any]:
 
 
 def resumable(options: Fields, given: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The options with which a run goes on in a folder that is its own.
+    """Returns the options with which a run continues in its own folder.
 
-    A run that ended before its first save left files without a checkpoint: they are
-    overwritten. Commands without checkpoints overwrite them anyway.
+    A run that ended before its first save left files without a checkpoint; they are
+    overwritten. Commands without checkpoints overwrite their files anyway.
     """
     from evolving_attention.training.checkpoint import get_last_checkpoint
 

@@ -41,10 +41,10 @@ class RepeatArguments:
 
 
 def seed_numbers(given: Any) -> list[int]:
-    """The numbers that ``--seeds`` lists.
+    """Returns the numbers listed in ``--seeds``.
 
     Raises:
-        ConfigError: one of them is no whole number, or stands there twice.
+        ConfigError: an item is not a whole number, or occurs twice.
     """
     values = given if isinstance(given, list) else [given]
     shown = " ".join(map(str, values))

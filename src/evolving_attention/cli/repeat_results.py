@@ -1,4 +1,4 @@
-"""Results of one command over seeds: records in its folder, tables, comparisons."""
+"""Results of one command over several seeds: records, tables, comparisons."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 RUN, RESULTS = "run.json", "results.json"
-_PARTS = ("validation", "test")  # of records of time series
+_PARTS = ("validation", "test")  # parts in records of time series
 _NOT_SCORES = (  # times, counts and settings
     "_runtime",
     "_per_second",
@@ -40,11 +40,11 @@ _NOT_SCORES = (  # times, counts and settings
 )
 _OTHERS = {"seed", "epoch", "epochs", "best_epoch", "best_step", "parameters"}
 _OTHERS |= {"fit_seconds", "seconds", "total_flos"}
-_MOST_COLUMNS = 10  # seeds that the table shows one by one
+_MOST_COLUMNS = 10  # limit up to which the table shows each seed
 
 
 def scores_of(record: Mapping[str, Any]) -> dict[str, float]:
-    """The losses and metrics of one run's record; no times and no counts.
+    """Returns the losses and metrics of one run's record, without times and counts.
 
     Example:
         >>> scores_of({"seed": 1, "eval_f1": 0.5, "eval_runtime": 3.0, "epoch": 2.0})
@@ -56,10 +56,10 @@ def scores_of(record: Mapping[str, Any]) -> dict[str, float]:
             inner = {f"{name}_{key}": one for key, one in value.items()}
             found |= scores_of(inner)
             continue
-        plain_name = name.removesuffix("_mm")  # of MNLI's second dev set
+        plain_name = name.removesuffix("_mm")  # suffix of MNLI's second dev set
         if name in _OTHERS or plain_name.endswith(_NOT_SCORES) or "_mem_" in name:
             continue
-        if value in ("nan", "inf", "-inf"):  # as records write them
+        if value in ("nan", "inf", "-inf"):  # the spelling in records
             value = float(value)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             found[name] = float(value)
@@ -67,7 +67,7 @@ def scores_of(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def read_record(file: Path) -> dict[str, Any] | None:
-    """The record of a finished run; None: there is none.
+    """Returns the record of a finished run; None if there is none.
 
     Raises:
         DataError: the file is damaged.
@@ -91,11 +91,11 @@ def read_record(file: Path) -> dict[str, Any] | None:
 
 
 def read_runs(folder: Path) -> list[dict[str, Any]]:
-    """The runs of another command over seeds.
+    """Returns the runs of another command over several seeds.
 
     Raises:
         ConfigError: the folder has no results over seeds.
-        DataError: they are damaged.
+        DataError: the results are damaged.
     """
     record = read_record(folder / RESULTS)
     runs = None if record is None else record.get("runs")
@@ -116,15 +116,15 @@ def collected(
     table: str | None = None,
     compare: str | None = None,
 ) -> dict[str, Any]:
-    """The results of all seeds: ``runs``, ``summary``, ``comparison`` and ``table``.
+    """Collects all seeds' ``runs``, ``summary``, ``comparison`` and ``table``.
 
     Args:
-        runs: a record of each seed.
-        table: of the runs, where the command has its own.
+        runs: one record per seed.
+        table: table of the runs, if the command has its own.
         compare: folder of other runs.
 
     Raises:
-        ConfigError, DataError: the folder cannot be compared with.
+        ConfigError, DataError: the folder cannot be used for comparison.
         MissingExtraError: SciPy is not installed, and there are runs to compare with.
     """
     summary = _summary(runs)
@@ -138,9 +138,9 @@ def collected(
 
 
 def _by_name(runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
-    """Scores by name, then by seed; only those that every run has.
+    """Returns scores by name, then by seed; only scores that every run has.
 
-    Sorted by name: a record that was read from its file has lost its order.
+    Sorted by name, because a record read from a file has lost its order.
     """
     every = {int(run["seed"]): scores_of(run) for run in runs}
     names = sorted(
@@ -161,7 +161,7 @@ def _summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _comparison(
     runs: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]], folder: str
 ) -> dict[str, Any]:
-    """This less the other of every score, over the seeds that both have."""
+    """Returns each score's difference, this less the other, over the common seeds."""
     from evolving_attention.metrics import paired_difference
 
     mine, theirs = _by_name(runs), _by_name(others)
@@ -184,10 +184,10 @@ def _comparison(
 
 
 def check_comparable(compare: str, seeds: Sequence[int]) -> None:
-    """Refuse a folder to compare with before any run.
+    """Refuse an unusable folder for comparison before any run.
 
     Raises:
-        ConfigError, DataError: it has no results, or none of these seeds.
+        ConfigError, DataError: the folder has no results, or none of these seeds.
     """
     others = read_runs(Path(compare))
     if not {run["seed"] for run in others} & set(seeds):
@@ -204,7 +204,7 @@ def _seeds(runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _table(runs: Sequence[dict[str, Any]], summary: dict[str, Any]) -> str:
-    """A line for each score: mean, sd, and the seeds one by one if they are few."""
+    """Formats a line for each score: mean, sd, and each seed if they are few."""
     every = _by_name(runs)
     shown = runs if len(runs) <= _MOST_COLUMNS else ()
     head = ["score", "mean", "sd", *(f"seed {run['seed']}" for run in shown)]
@@ -217,7 +217,7 @@ def _table(runs: Sequence[dict[str, Any]], summary: dict[str, Any]) -> str:
 
 
 def _compared(found: dict[str, Any], folder: str) -> str:
-    """The table of differences."""
+    """Formats the table of differences."""
     head = [f"less {folder}", "mean", "sd", "95 % from", "to", "seeds"]
     lines = [head]
     for name, one in found.items():

@@ -1,4 +1,4 @@
-"""Search spaces of ``evolving-attention sweep``: those of the papers, and one's own."""
+"""Search spaces of ``evolving-attention sweep``: the papers' and the user's own."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Choice:
-    """One of some values."""
+    """One of several values."""
 
     values: tuple[Any, ...]
 
     def to_dict(self) -> Any:
-        """As JSON has it."""
+        """Returns the value as JSON stores it."""
         return list(self.values)
 
 
 @dataclass(frozen=True)
 class Range:
-    """A number from ``low`` to ``high``; with ``log`` by its logarithm."""
+    """A number from ``low`` to ``high``; with ``log``, sampled by its logarithm."""
 
     low: float
     high: float
@@ -50,7 +50,7 @@ class Range:
     whole: bool = False
 
     def to_dict(self) -> Any:
-        """As JSON has it."""
+        """Returns the value as JSON stores it."""
         return dict(vars(self))
 
 
@@ -62,11 +62,10 @@ class PaperSpace:
     """A paper's grid.
 
     Attributes:
-        command: what it is for.
+        command: the training command.
         grid: values of each option.
-        settings: options that the paper fixed; others on the command line take
-            precedence.
-        source: where it stands.
+        settings: options that the paper fixed; the command line takes precedence.
+        source: reference of the grid in the paper.
     """
 
     command: str
@@ -75,7 +74,7 @@ class PaperSpace:
     source: str = ""
 
     def space(self) -> Space:
-        """The grid as a space."""
+        """Returns the grid as a space."""
         return {name: Choice(values) for name, values in self.grid.items()}
 
 
@@ -167,10 +166,10 @@ _RANGE = re.compile(r"([^,:]+?)\.\.([^,:]+?)(:log)?")
 def read_space(
     name: str | None, search: Sequence[str], command: str, fields: Fields
 ) -> tuple[Space, dict[str, Any]]:
-    """The space of ``--space`` and ``--search``, and the options it fixes.
+    """Returns the space of ``--space`` and ``--search``, and the options it fixes.
 
     Args:
-        name: a paper's, or a .json file: ``{"alpha": [0.1, 0.2], "learning_rate":
+        name: a paper's name, or a .json file: ``{"alpha": [0.1, 0.2], "learning_rate":
             {"low": 1e-5, "high": 1e-3, "log": true}}``.
         search: ``NAME=a,b,c``, ``NAME=low..high`` or ``NAME=low..high:log``; these
             replace entries of the same name.
@@ -178,7 +177,7 @@ def read_space(
         fields: its options.
 
     Raises:
-        ConfigError: the space is of another command, or names no option of this one.
+        ConfigError: the space is for another command, or has an unknown option.
         DataError: the file cannot be read.
     """
     space: Space = {}
@@ -200,7 +199,7 @@ def read_space(
 
 
 def size_of(space: Space) -> int | None:
-    """The number of settings of a grid; None where there is a range."""
+    """Returns the number of settings of a grid; None if the space has a range."""
     if any(isinstance(one, Range) for one in space.values()):
         return None
     return math.prod(
@@ -209,7 +208,7 @@ def size_of(space: Space) -> int | None:
 
 
 def grid_of(space: Space) -> list[dict[str, Any]]:
-    """Every setting of a space without ranges."""
+    """Returns every setting of a space without ranges."""
     values = [one.values for one in space.values() if isinstance(one, Choice)]
     return [dict(zip(space, one, strict=True)) for one in itertools.product(*values)]
 
@@ -232,7 +231,7 @@ def _of_paper(name: str, command: str) -> PaperSpace:
 
 
 def _from_words(text: str, fields: Fields) -> tuple[str, Choice | Range]:
-    """The option and its values of ``NAME=a,b`` or ``NAME=low..high:log``."""
+    """Parses option and values of ``NAME=a,b`` or ``NAME=low..high:log``."""
     name, equals, values = text.partition("=")
     if not equals or not values:
         raise refuse(
@@ -293,7 +292,7 @@ _NOT_SEARCHED = {"output_dir", "overwrite_output_dir", "seeds", "compare", "json
 
 
 def _option(name: str, fields: Fields, where: str) -> Option:
-    """The command's option of this name."""
+    """Returns the command's option of this name."""
     key = name.strip().lstrip("-").replace("-", "_")
     option = fields.options.get(key)
     if option is None or key in _NOT_SEARCHED or option.hidden:
@@ -305,10 +304,10 @@ def _option(name: str, fields: Fields, where: str) -> Option:
 
 
 def _range(option: Option, low: Any, high: Any, log: Any) -> Range:
-    """A range of numbers.
+    """Returns a range of numbers.
 
     Raises:
-        ConfigError: the ends are no numbers in order, or a logarithm does not exist.
+        ConfigError: the ends are not ordered numbers, or a logarithm does not exist.
     """
     numbers = all(
         isinstance(end, (int, float)) and not isinstance(end, bool)

@@ -18,19 +18,20 @@ _WORD = r"(?:'[^']*'|[^\s,()]+)"
 
 
 def as_flags(message: str, names: Iterable[str]) -> str:
-    """The message with each option of ``names`` written as a flag.
+    """Returns the message with each option of ``names`` written as a flag.
 
     Example:
         >>> as_flags("Options: seed=-1, expected 0 or more; set fast=True", {"seed"})
         '--seed -1: expected 0 or more; set fast=True'
     """
-    # "label_column= (--label_column_name)": both spellings, the flag is kept
+    # For "label_column= (--label_column_name)", with both spellings, keep the flag.
     message = re.sub(rf"(?<!\w)\w+=(?:{_VALUE})? \((--[^()]*)\)", r"\1", message)
     longest_first = sorted(names, key=len, reverse=True)
     option = "|".join(map(re.escape, longest_first))
     valued = rf"(?<![\w./'\"-])({option}) ?= ?({_VALUE})(?![\w'])"
     message = re.sub(valued, _flag, message)
-    # plain words such as "seed" stay; only a name with _ can be nothing but an option
+    # Plain words such as "seed" stay; only a name with _ can be nothing else but an
+    # option.
     bare = "|".join(re.escape(name) for name in longest_first if "_" in name)
     if bare:
         message = re.sub(rf"(?<![\w./'\"-])({bare})(?![\w/(=]|\.\w)", r"--\1", message)

@@ -73,7 +73,7 @@ _MOST_USED = (
     "num_train_epochs",
     "learning_rate",
 )
-_STEPS = {  # step: its flag, its file, the split on the Hub, its limit
+_STEPS = {  # step: its flag, its file, the split on the Hub, its row limit
     "train": ("do_train", "train_file", "train", "max_train_samples"),
     "eval": ("do_eval", "validation_file", "validation", "max_eval_samples"),
     "predict": ("do_predict", "test_file", "test", "max_predict_samples"),
@@ -81,7 +81,7 @@ _STEPS = {  # step: its flag, its file, the split on the Hub, its limit
 
 
 def fields(step: str = "train") -> Fields:
-    """All options of the command of a step; only train takes --seeds."""
+    """Returns all options of a step's command; only train accepts --seeds."""
     groups = [
         (ModelArguments, "Model"),
         (AttentionOptions, "Attention"),
@@ -115,7 +115,7 @@ def predict(
 
 
 def _command(step: str, help: str, words: Sequence[str], name: str) -> None:
-    """Parse the words of the command of a step, run, and print the results."""
+    """Parse the words of a step's command, run, and print the results."""
     options = fields(step)
 
     def start(given: dict[str, Any]) -> None:
@@ -128,10 +128,10 @@ def _command(step: str, help: str, words: Sequence[str], name: str) -> None:
 
 
 def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
-    """Train once, or once per seed, with the given options; others keep their defaults.
+    """Trains once, or once per seed; options that are not given keep their defaults.
 
     Returns:
-        The run's part of all_results.json; of several seeds see :mod:`.repeat`.
+        The run's part of all_results.json; for several seeds see :mod:`.repeat`.
     """
     return repeated(fields(), given, functools.partial(_one_run, "train"))
 
@@ -151,16 +151,16 @@ def _one_run(step: str, given: dict[str, Any], once: Once) -> dict[str, Any]:
     quiet = not distributed.is_first() and args.log_level == "passive"
     set_up_logging("warning" if quiet else args.log_level)
     set_up_hub(model_args)
-    base_config(model_args)  # a mistake in the name is told before data is read
+    base_config(model_args)  # reports a wrong name before data is read
     run = _Run(model_args, tuning, args, attention.config(), once)
     return run.run(data_args, answer_args)
 
 
 def _choose_steps(step: str, training: dict[str, Any], data: QuestionArguments) -> None:
-    """Set do_train, do_eval and do_predict as the command and its files say.
+    """Set do_train, do_eval and do_predict according to the command and its files.
 
     Raises:
-        ConfigError: a flag asks for a step of another command, or a file is missing.
+        ConfigError: a flag requests another command's step, or a file is missing.
     """
     for name, (flag, file, _, _) in _STEPS.items():
         there = bool(getattr(data, file) or data.dataset_name)
@@ -240,7 +240,7 @@ class _Run(FineTuning):
     def _rows(
         self, data: QuestionArguments, answers: AnswerArguments
     ) -> tuple[Any, int, dict[str, Any]]:
-        """The tokenizer, the length of a window, and the windows of each step."""
+        """Returns the tokenizer, the window length, and the windows of each step."""
         from evolving_attention.data.windows import WindowDataset
         from evolving_attention.training.runtime import set_num_threads
 
@@ -272,7 +272,7 @@ class _Run(FineTuning):
     def _predict(self, trainer: Any, windows: Any, answers: AnswerArguments) -> None:
         from evolving_attention.data.answers import best_answers
 
-        trainer.compute_metrics = None  # those of the evaluation's questions
+        trainer.compute_metrics = None  # it belongs to the evaluation set
         output = trainer.predict(windows, metric_key_prefix="predict")
         logits = _per_token(windows, output.predictions)
         found = best_answers(windows, logits, **answers.options())
@@ -289,14 +289,14 @@ class _Run(FineTuning):
 
 
 class _Scorer:
-    """The metrics of an evaluation, as a ``compute_metrics``; keeps its answers."""
+    """The metrics of an evaluation, as a ``compute_metrics``; stores the answers."""
 
     def __init__(self, windows: Any, answers: AnswerArguments) -> None:
         self.windows, self.options = windows, answers.options()
         self.answers: Any = None
 
     def __call__(self, prediction: Any) -> dict[str, float]:
-        """Exact match and F1; with questions without an answer the best thresholds."""
+        """Returns exact match and F1; for SQuAD 2 also the best thresholds."""
         from evolving_attention.data.answers import best_answers
         from evolving_attention.metrics import squad
 
@@ -311,7 +311,7 @@ class _Scorer:
 
 
 def _per_token(windows: Any, logits: np.ndarray) -> np.ndarray:
-    """[tokens, 2] of all windows, also where batches were padded: [N, T, 2]."""
+    """Concatenates all windows to [tokens, 2]; padded batches come as [N, T, 2]."""
     if logits.ndim == 2:
         return logits
     real = np.arange(logits.shape[1]) < np.asarray(windows.lengths)[:, None]
@@ -319,11 +319,11 @@ def _per_token(windows: Any, logits: np.ndarray) -> np.ndarray:
 
 
 def _questions(step: str, data: QuestionArguments, answers: AnswerArguments) -> Any:
-    """The questions of a step, as many as it may use.
+    """Returns the questions of a step, up to its limit.
 
     Raises:
-        ConfigError: some have no answer, and that is not expected.
-        DataError: answers are not known, and are needed.
+        ConfigError: a question has no answer, and that is not expected.
+        DataError: answers are needed but unknown.
     """
     from evolving_attention.data import squad
 

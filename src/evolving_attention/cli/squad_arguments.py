@@ -1,4 +1,4 @@
-"""Options of ``evolving-attention squad`` besides model, attention and training.
+"""Options of ``evolving-attention squad`` except model, attention and training.
 
 Names, defaults and meaning are those of Hugging Face's run_qa.
 """
@@ -121,5 +121,5 @@ class AnswerArguments:
             )
 
     def options(self) -> dict[str, Any]:
-        """As :func:`best_answers` takes them."""
+        """Returns the arguments of :func:`best_answers`."""
         return dict(vars(self))

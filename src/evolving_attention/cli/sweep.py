@@ -1,7 +1,7 @@
-"""``evolving-attention sweep``: search the settings of a training command.
+"""``evolving-attention sweep``: searches the settings of a training command.
 
-Each trial is one run of the command in a process of its own and in the folder
-``trial-N``; the study, in ``study.db``, has every finished trial.
+Each trial is one run of the command in its own process and in the folder ``trial-N``;
+the study, in ``study.db``, records every finished trial.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _CLASSES: dict[int, type[errors.Error]] = {
     ExitCode.CHECKPOINT: errors.CheckpointError,
     ExitCode.BACKEND: errors.BackendUnavailable,
 }
-_OF_THE_TRIAL = {"NonFiniteError", "OutOfMemory"}  # another setting may do better
+_OF_THE_TRIAL = {"NonFiniteError", "OutOfMemory"}  # another setting may succeed
 _SHOWN = 10
 
 
@@ -93,13 +93,13 @@ def main(words: Sequence[str], name: str = "evolving-attention sweep") -> None:
 def _split(
     words: list[str], options: Fields
 ) -> tuple[list[str], str | None, list[str]]:
-    """The words of the sweep, the command that follows, and that command's words."""
+    """Returns the sweep's words, the training command, and that command's words."""
     for i in range(len(words)):
         before = words[i - 1] if i else ""
         option = options.options.get(before[2:].replace("-", "_"))
         kinds = () if option is None else option.kinds
         if before.startswith("--") and kinds and not {bool, list} & {*kinds}:
-            continue  # the word is this option's value
+            continue  # this word is the option's value
         for command in COMMANDS:
             parts = command.split()
             if words[i : i + len(parts)] == parts:
@@ -108,7 +108,7 @@ def _split(
 
 
 def _parsed(fields: Fields, words: list[str], name: str) -> dict[str, Any]:
-    """The options of the training command that its words give."""
+    """Parses the options given to the training command."""
     found: list[dict[str, Any]] = []
     try:
         build_app(fields, found.append, help=f"The options of {name}.")(words, name)
@@ -124,7 +124,7 @@ class _Sweep:
     Args:
         args: options of the sweep.
         command: the training command.
-        words: its words on the command line.
+        words: the command's words on the command line.
     """
 
     def __init__(self, args: SweepArguments, command: str, words: list[str]) -> None:
@@ -150,7 +150,7 @@ class _Sweep:
         self.ended: Any = ready
 
     def _check(self, given: dict[str, Any]) -> None:
-        """Refuse options of the command that the sweep decides."""
+        """Refuse options of the command that the sweep sets itself."""
         for name in ("output_dir", "overwrite_output_dir", "compare", "json"):
             if given.get(name):
                 raise refuse(
@@ -166,7 +166,7 @@ class _Sweep:
                 )
 
     def _defaults(self) -> dict[str, Any]:
-        """What a trial needs beside the settings: steps, and its share of threads."""
+        """Returns a trial's remaining options: steps, and its share of threads."""
         options = self.fields.options
         found: dict[str, Any] = {}
         found |= COMMANDS[self.command].settings
@@ -177,10 +177,10 @@ class _Sweep:
     # ------------------------------------------------------------------- the trials
 
     def run(self) -> dict[str, Any]:
-        """Run the trials that the study lacks; the results of all.
+        """Run the trials that the study lacks; returns the results of all.
 
         Raises:
-            ConfigError: several processes were started, or the folder is not ours.
+            ConfigError: several processes were started, or the folder is not a sweep's.
             Interrupted: a signal came; the trials saved their state.
         """
         if distributed.from_environment() is not None:
@@ -198,7 +198,7 @@ class _Sweep:
             )
             self.waiting = self.study.unfinished()
             self.workers: list[Any] = []
-            # Ray prints on stdout, which is for the results
+            # Ray prints on stdout, which is reserved for the results
             out = redirect_stdout(sys.stderr)
             with out, self._ray() as ray, InterruptGuard() as guard:
                 self._share_threads(ray)
@@ -216,7 +216,7 @@ class _Sweep:
             return self._results()
 
     def _ray(self) -> AbstractContextManager[RayTasks | None]:
-        """A connection to Ray, if the trials run there."""
+        """Returns a connection to Ray, if the trials run there."""
         if self.args.ray is None:
             return nullcontext()
         from evolving_attention.training.ray_tasks import RayTasks
@@ -224,7 +224,7 @@ class _Sweep:
         return RayTasks(self.args.ray, self.args.num_threads, "sweep --ray")
 
     def _share_threads(self, ray: RayTasks | None) -> None:
-        """Divide the threads among the workers, and decide where these run."""
+        """Divide the threads among the workers, and decide where the workers run."""
         every = len(os.sched_getaffinity(0)) if ray is None else ray.cpus
         share = max(1, (self.args.num_threads or every) // self.args.workers)
         if ray is not None:
@@ -249,7 +249,7 @@ class _Sweep:
                 self._take(worker.trial, worker.answer(), worker.log)
 
     def _leave(self) -> None:
-        """End the processes that still run, after they have saved their state."""
+        """Stop the running processes after they have saved their state."""
         for worker in self.workers:
             worker.stop()
         end = time.monotonic() + 60
@@ -257,19 +257,19 @@ class _Sweep:
             for worker in self.ended(self.workers, 0.2):
                 self.workers.remove(worker)
                 answer = worker.answer()
-                if answer.results is not None:  # it had just finished
+                if answer.results is not None:  # it had finished just before
                     self._take(worker.trial, answer, worker.log)
         for worker in self.workers:
             worker.kill()
 
     def _start(self) -> bool:
-        """Start the next trial; whether there was one."""
+        """Start the next trial; returns whether there was one."""
         while self.waiting:
             trial = self.waiting.pop(0)
             told = self.root / f"trial-{trial.number}.json"
-            if told.is_file():  # it had ended, and the study was not told
+            if told.is_file():  # it ended, but the study has no result
                 self._tell(trial, json.loads(told.read_text("utf-8")))
-            elif set(trial.params) != set(self.space):  # it had not begun
+            elif set(trial.params) != set(self.space):  # the trial was not started
                 self.study.tell(trial, None, error="ended before it began")
             else:
                 self._begin(trial)
@@ -290,11 +290,11 @@ class _Sweep:
         self.workers.append(self.launch(trial, self.command, given, log))
 
     def _take(self, trial: Any, answer: Answer, log: Path) -> None:
-        """Keep the result of a trial, or decide what its failure means.
+        """Store the result of a trial, or decide how to handle its failure.
 
         Raises:
             ConfigError, InputError, …: the command cannot work with any setting.
-            CheckpointError: the disk is full; the trial goes on later.
+            CheckpointError: the disk is full; the trial resumes later.
         """
         number = trial.number
         if answer.results is not None:
@@ -332,7 +332,7 @@ class _Sweep:
         self.study.tell(trial, None, error=message)
 
     def _value(self, results: dict[str, Any]) -> float | None:
-        """The objective of a trial; of several seeds its mean.
+        """Returns the objective of a trial; for several seeds, its mean.
 
         Raises:
             ConfigError: the command has no such score.
@@ -352,7 +352,7 @@ class _Sweep:
         return value if value == value and abs(value) != float("inf") else None
 
     def _tell(self, trial: Any, told: dict[str, Any]) -> None:
-        """Tell the study, and remove weights that are not needed any more."""
+        """Report to the study, and delete weights that are no longer needed."""
         value = told["value"]
         self.study.tell(trial, value)
         _LOGGER.info("trial %d: %s %s", trial.number, self.goal, value)
@@ -371,7 +371,7 @@ class _Sweep:
                     file.unlink(missing_ok=True)
 
     def _results(self) -> dict[str, Any]:
-        """The results of all trials, also written into the folder.
+        """Returns the results of all trials, and writes them into the folder.
 
         Raises:
             NonFiniteError, Error: no trial has a result.
@@ -422,10 +422,10 @@ class _Sweep:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder: two sweeps in it would begin the same trials.
+    """Lock the folder: two sweeps in it would start the same trials.
 
     Raises:
-        ConfigError: another process holds it.
+        ConfigError: another process holds the lock.
     """
     with (folder / "lock").open("w") as file:
         try:

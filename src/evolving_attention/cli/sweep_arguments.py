@@ -1,4 +1,4 @@
-"""Options of ``evolving-attention sweep``, which stand before the command to search."""
+"""Options of ``evolving-attention sweep``; they precede the command to search."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["SweepArguments"]
 
 @dataclass
 class SweepArguments:
-    """What to search, and how."""
+    """The search space, the objective, and the resources of the search."""
 
     output_dir: PathText | None = option(None, "Folder for the trials and the study.")
     space: str | None = option(

@@ -1,8 +1,8 @@
-"""The trials of a sweep as tasks of Ray, on this machine or on those of a cluster.
+"""Runs the trials of a sweep as Ray tasks, on this machine or on a cluster.
 
 A task starts the process of a trial, as the sweep itself does without Ray, and waits
-for it: the same command in the same folder. So a folder that all machines see, by the
-same path, has the files of all trials.
+for its end: the same command in the same folder. So a folder that all machines can
+access by the same path contains the files of all trials.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ __all__ = ["RayWorker", "RayWorkers"]
 
 
 class RayWorkers:
-    """Starts trials as tasks of Ray.
+    """Starts trials as Ray tasks.
 
     Args:
         ray: the connection.
-        cpus: of a trial, which has as many threads.
-        gpus: of a trial.
+        cpus: CPUs per trial, and its number of threads.
+        gpus: GPUs per trial.
 
     Raises:
-        ConfigError: no machine of Ray has so many.
+        ConfigError: no machine of Ray has that many.
     """
 
     def __init__(self, ray: RayTasks, cpus: int, gpus: int) -> None:
@@ -38,25 +38,25 @@ class RayWorkers:
     def start(
         self, trial: Any, command: str, given: dict[str, Any], log: Path
     ) -> RayWorker:
-        """Start a trial as soon as a machine has place for it."""
+        """Start a trial as soon as a machine has free resources."""
         here = str(Path.cwd())
         words = command, given, str(log.absolute()), here
         task = self.ray.start(_trial, *words, cpus=self.cpus, gpus=self.gpus)
         return RayWorker(trial, task, log, self.ray)
 
     def ready(self, workers: Sequence[RayWorker], seconds: float) -> list[RayWorker]:
-        """Workers that have ended; waits at most so long."""
+        """Returns workers that have ended; waits at most ``seconds``."""
         ended = self.ray.ready([worker.task for worker in workers], seconds)
         return [worker for worker in workers if worker.task in ended]
 
 
 class RayWorker:
-    """A trial that Ray runs: with the methods of :class:`.Worker` that a sweep needs.
+    """A trial that Ray runs; has the methods of :class:`.Worker` that a sweep uses.
 
     Args:
-        trial: what it trains, kept for the caller.
-        task: of Ray.
-        log: file for what the trial prints.
+        trial: the trial, kept for the caller.
+        task: the Ray task.
+        log: file for the output of the trial.
         ray: the connection.
     """
 
@@ -71,22 +71,22 @@ class RayWorker:
             return Answer(None, ("PeerLost", str(error)))
 
     def stop(self) -> None:
-        """Ask the trial to save and leave."""
+        """Ask the trial to save and exit."""
         self._ray.stop(self.task)
 
     def kill(self) -> None:
-        """End the task now; its trial saves and leaves when it notices."""
+        """End the task now; its trial saves and exits when it notices."""
         self._ray.stop(self.task, force=True)
 
 
 def _trial(
     command: str, given: dict[str, Any], log: str, folder: str
 ) -> tuple[Any, ...]:
-    """Run a trial in a process of this machine; its Answer.
+    """Run a trial in a process of this machine; returns the fields of its Answer.
 
     Args:
-        command, given, log: as of :class:`.Worker`.
-        folder: to which paths are relative.
+        command, given, log: as in :class:`.Worker`.
+        folder: folder to which paths are relative.
     """
     for path in (Path(folder), Path(log).parent):
         if not path.is_dir():
@@ -101,5 +101,5 @@ def _trial(
         try:
             if ready([worker], 1.0):
                 return tuple(worker.answer())
-        except KeyboardInterrupt:  # the sweep leaves
+        except KeyboardInterrupt:  # the sweep is stopping
             worker.stop()

@@ -19,23 +19,23 @@ __all__ = ["FILE", "Study"]
 
 FILE = "study.db"
 _SEARCH, _FOLDER, _TOKEN = "search", "folder", "token"
-_BUSY = 60  # seconds to wait for another process that writes an SQLite file
-_ATTEMPTS = 5  # to open a study that others are making at this moment
+_BUSY = 60  # seconds to wait for another process's write to the SQLite file
+_ATTEMPTS = 5  # attempts to open a study that other processes are creating
 
 
 class Study:
-    """Asks for trials and is told their results; each call is stored at once.
+    """Asks for trials and reports their results; each call is stored at once.
 
     Args:
         args: options of the sweep.
-        space: what is searched.
+        space: the search space.
         goal: name of the objective.
         direction: minimize or maximize.
         command: the training command.
 
     Raises:
-        ConfigError: the stored study is of another command, space or objective.
-        CheckpointError: it cannot be read or written.
+        ConfigError: the stored study is for another command, space or objective.
+        CheckpointError: the study cannot be read or written.
         MissingExtraError: optuna is not installed.
     """
 
@@ -72,7 +72,7 @@ class Study:
             self._study.sampler = self._sampler(sampler, args, count)
 
     def _open(self, url: str, name: str, direction: str) -> Any:
-        """The study of this name, made now or before."""
+        """Creates or opens the study of this name."""
         optuna, options = self._optuna, {}
         if url.startswith("sqlite:"):
             options = {"connect_args": {"timeout": _BUSY}}
@@ -90,7 +90,7 @@ class Study:
             except Exception:
                 if not attempts:
                     raise
-                time.sleep(0.5)  # two that make the same tables disturb each other
+                time.sleep(0.5)  # creating the same tables at once can fail
 
     def _distribution(self, one: Any) -> Any:
         kinds = self._optuna.distributions
@@ -101,7 +101,7 @@ class Study:
         return kinds.FloatDistribution(one.low, one.high, log=one.log)
 
     def _sampler(self, name: str, args: SweepArguments, count: int) -> Any:
-        """A sampler that draws anew after a restart, and on every machine."""
+        """Returns a sampler whose draws differ after a restart and on each machine."""
         seed = (self._seed(args) + count) % (1 << 32)
         samplers = self._optuna.samplers
         if name == "random":
@@ -109,13 +109,13 @@ class Study:
         return samplers.TPESampler(seed=seed, constant_liar=args.workers > 1)
 
     def _seed(self, args: SweepArguments) -> int:
-        """Another one on every machine, so that they seldom choose alike."""
+        """Returns a seed that differs per machine, so that choices rarely coincide."""
         if self.alone:
             return args.seed
         return args.seed + zlib.crc32(str(self.root.resolve()).encode())
 
     def _agree(self, goal: str, direction: str, command: str) -> None:
-        """Mark a new study with what it searches; compare an older one's mark."""
+        """Record what a new study searches; compare it with an older one's record."""
         mine = {
             "command": command,
             "search space": {name: one.to_dict() for name, one in self.space.items()},
@@ -135,7 +135,7 @@ class Study:
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
-        """Turn errors of the storage into CheckpointError."""
+        """Convert errors of the storage to CheckpointError."""
         import errno
 
         try:
@@ -164,7 +164,7 @@ class Study:
     # --------------------------------------------------------------------- trials
 
     def unfinished(self) -> list[Any]:
-        """Trials that an earlier process of this folder began and did not end."""
+        """Returns trials that an earlier process of this folder did not finish."""
         with self._reported():
             state = self._optuna.trial.TrialState.RUNNING
             own = str(self.root.resolve())
@@ -175,10 +175,10 @@ class Study:
             ]
 
     def ask(self) -> Any | None:
-        """The next trial; None: there are enough.
+        """Returns the next trial; None: there are enough.
 
-        Of machines that ask at the same moment several may get the last trial, or the
-        same setting of a grid: all see it afterwards, and the lowest number stays.
+        If machines ask at the same moment, several may get the last trial, or the same
+        setting of a grid. All of them see this afterwards, and the lowest number stays.
         """
         with self._reported():
             while True:
@@ -195,20 +195,20 @@ class Study:
                 self._study.tell(trial, None, state=state)
 
     def _begun(self) -> list[Any]:
-        """The trials of all machines, without those that were given up."""
+        """Returns the trials of all machines, except abandoned ones."""
         states = self._optuna.trial.TrialState
         others = (states.WAITING, states.PRUNED)
         found = self._study.get_trials(deepcopy=False)
         return [one for one in found if one.state not in others]
 
     def _sampled(self) -> Any:
-        """A new trial with the sampler's settings."""
+        """Returns a new trial with the sampler's settings."""
         trial = self._study.ask(self.distributions)
         trial.set_user_attr(_FOLDER, str(self.root.resolve()))
         return trial
 
     def _with(self, setting: dict[str, Any]) -> Any:
-        """A new trial with this setting, which is stored in one piece."""
+        """Returns a new trial with this setting, stored atomically."""
         kinds, token = self._optuna.trial, secrets.token_hex(8)
         own = {_FOLDER: str(self.root.resolve()), _TOKEN: token}
         self._study.add_trial(
@@ -241,7 +241,7 @@ class Study:
         self._study.tell(trial, value, state=state)
 
     def finished(self) -> list[Any]:
-        """Trials with a result, the best first."""
+        """Returns trials with a result, the best first."""
         with self._reported():
             state = self._optuna.trial.TrialState.COMPLETE
             found = self._study.get_trials(states=(state,))
@@ -249,7 +249,7 @@ class Study:
             return sorted(found, key=lambda one: -one.value if high else one.value)
 
     def failed(self) -> list[Any]:
-        """Trials without a result."""
+        """Returns trials without a result."""
         with self._reported():
             state = self._optuna.trial.TrialState.FAIL
             found: list[Any] = self._study.get_trials(states=(state,))

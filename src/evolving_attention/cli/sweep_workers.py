@@ -1,4 +1,4 @@
-"""The processes of a sweep: each trains one trial and tells its result."""
+"""The processes of a sweep: each trains one trial and reports its result."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Answer(NamedTuple):
     """How the process of a trial ended.
 
     Attributes:
-        results: of the training; None: it failed.
+        results: results of the training; None: it failed.
         error: class and message of the error; None: the process died.
-        errno: of an error of the disk.
+        errno: error number of a disk error.
         code: the process's exit code, below 0 for a signal.
     """
 
@@ -32,14 +32,14 @@ class Answer(NamedTuple):
 
 
 class Worker:
-    """One process, which trains one trial.
+    """A process that trains one trial.
 
     Args:
-        trial: what it trains, kept for the caller.
+        trial: the trial, kept for the caller.
         command: the training command.
         given: its options.
-        log: file for what the process prints.
-        folder: in which it runs; None: this one.
+        log: file for the output of the process.
+        folder: working directory of the process; None: the current one.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=file,
                 cwd=folder,
-                start_new_session=True,  # Ctrl-C is for the sweep, which tells it
+                start_new_session=True,  # Ctrl-C goes to the sweep, which stops it
             )
         line = json.dumps({"command": command, "given": given}) + "\n"
         try:
             os.write(self._stdin, line.encode())
-        except BrokenPipeError:  # it died at once: answer() tells
+        except BrokenPipeError:  # it died at once; answer() reports that
             return
 
     @property
@@ -73,12 +73,12 @@ class Worker:
 
     @property
     def stdout(self) -> int:
-        """The descriptor that can be read when the process tells something or ends."""
+        """The descriptor, readable when the process sends a message or ends."""
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
     def read(self) -> bool:
-        """Take what the process tells; whether it has ended."""
+        """Reads the process's messages; returns whether it has ended."""
         more = os.read(self.stdout, 1 << 16)
         self._said += more
         return not more
@@ -99,7 +99,7 @@ class Worker:
         return Answer(None, error, told.get("errno"), int(told["code"]))
 
     def stop(self) -> None:
-        """Ask the process to save and leave."""
+        """Ask the process to save and exit."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
 
@@ -110,7 +110,7 @@ class Worker:
 
 
 def ready(workers: Sequence[Worker], seconds: float) -> list[Worker]:
-    """Workers that have ended; waits at most so long."""
+    """Returns workers that have ended; waits at most ``seconds``."""
     with selectors.DefaultSelector() as selector:
         for worker in workers:
             selector.register(worker.stdout, selectors.EVENT_READ, worker)

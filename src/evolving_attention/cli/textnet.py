@@ -77,7 +77,7 @@ _MOST_USED = (
 
 
 def train_fields() -> Fields:
-    """All options of the command train."""
+    """Returns all options of the command train."""
     training = arguments.TextNetTrainingArguments
     groups = [
         _DATA,
@@ -104,10 +104,10 @@ def train(words: Sequence[str], name: str = "evolving-attention textnet train") 
 
 
 def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
-    """Train once, or once per seed, with the given options; others keep their defaults.
+    """Trains once, or once per seed; options that are not given keep their defaults.
 
     Returns:
-        The run's part of all_results.json; of several seeds see :mod:`.repeat`.
+        The run's part of all_results.json; for several seeds see :mod:`.repeat`.
     """
     return repeated(train_fields(), given, _one_run)
 
@@ -139,10 +139,10 @@ def _one_run(given: dict[str, Any], once: Once) -> dict[str, Any]:
 
 
 def _with_recipe(given: dict[str, Any]) -> dict[str, Any]:
-    """The options with those that the paper sets for a data set.
+    """Adds the options that the paper sets for a data set.
 
     Raises:
-        ConfigError: there are no settings of that name.
+        ConfigError: no settings have this name.
     """
     of_sets = {"sst5": "sst", "snli": "snli", "acceptability": "sst"}
     name = given.get("paper_settings") or of_sets.get(str(given.get("dataset")), "sst")
@@ -155,7 +155,7 @@ def _with_recipe(given: dict[str, Any]) -> dict[str, Any]:
         recipe.pop("alpha", None)
     schedule = recipe["lr_scheduler_type"]
     if given.get("lr_scheduler_type", schedule) != schedule:
-        recipe.pop("lr_scheduler_kwargs")  # of the paper's schedule
+        recipe.pop("lr_scheduler_kwargs")  # options of the paper's schedule
     return {**recipe, **given}
 
 
@@ -169,7 +169,7 @@ class _Run(TrainedRun):
         model_args: arguments.TextNetModelArguments,
         attention: Any,
     ) -> dict[str, Any]:
-        """Train, evaluate and test; returns this run's part of all_results.json."""
+        """Trains, evaluates and tests; returns this run's part of all_results.json."""
         from evolving_attention.training.checkpoint import check_writable
         from evolving_attention.training.runtime import set_num_threads, set_seed
         from evolving_attention.training.trainer import Trainer
@@ -216,7 +216,7 @@ class _Run(TrainedRun):
         return self.results
 
     def _settle(self, parts: text_data.Parts) -> None:
-        """Evaluate nothing where there is no tuning part, and scores by their error."""
+        """Skip evaluation without a tuning part; evaluate scores by their error."""
         changed: dict[str, Any] = {}
         if parts.tuning is None:
             changed |= {"eval_strategy": "no", "load_best_model_at_end": False}
@@ -229,7 +229,7 @@ class _Run(TrainedRun):
 def _prepared(
     data: arguments.TextDataArguments, words: arguments.WordArguments, longest: int
 ) -> tuple[text_data.Parts, Any, Any, list[Any]]:
-    """Parts, tokenizer, vectors of its words or None, and the rows of each part."""
+    """Returns parts, tokenizer, word vectors or None, and the rows of each part."""
     parts = text_data.load_parts(data)
     tokenizer = text_data.make_tokenizer(parts, data, words, longest)
     table = text_data.word_table(words, tokenizer)
@@ -248,10 +248,10 @@ def _model(
     model_args: arguments.TextNetModelArguments,
     attention: Any,
 ) -> Any:
-    """The new net.
+    """Builds the new net.
 
     Raises:
-        ConfigError: its options contradict one another or the vectors.
+        ConfigError: options contradict one another or the vectors.
     """
     from evolving_attention.modeling import create_model
 
@@ -323,11 +323,11 @@ def _evaluate(fitted: Any, data: arguments.TextDataArguments) -> dict[str, Any]:
 
 
 def _load(fitted: Any) -> tuple[Any, Any]:
-    """The net and its tokenizer.
+    """Loads the net and its tokenizer.
 
     Raises:
         ConfigError: the folder holds another model.
-        CheckpointError: it cannot be read.
+        CheckpointError: the net cannot be read.
     """
     from evolving_attention.interop.hf import load_config
     from evolving_attention.modeling.text_net import TextNetForSequenceClassification
@@ -348,7 +348,7 @@ def _load(fitted: Any) -> tuple[Any, Any]:
 
 
 def _chances(net: Any, tokenizer: Any, rows: Any, fitted: Any) -> np.ndarray:
-    """Probabilities of the classes, or values of regression, [N, num_labels]."""
+    """Returns class probabilities, or regression values, [N, num_labels]."""
     texts = text_data.with_words(rows, tokenizer)
     columns = [texts.column(name) for name in texts.text_columns]
     given = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
@@ -375,14 +375,14 @@ def predict(
 def _predict(fitted: Any) -> dict[str, Any]:
     net, tokenizer = _load(fitted)
     path = Path(fitted.output_file)
-    path.parent.mkdir(parents=True, exist_ok=True)  # before any work
+    path.parent.mkdir(parents=True, exist_ok=True)  # fail before any work
     rows = text_data.load_test(fitted.data(), "test", net.config, labelled=False)
     values = _chances(net, tokenizer, rows, fitted)
     names, counts = rows.label_names, {}
     if names is None:
         lines = prediction_lines(values, None)
     else:
-        # Softmax of a logarithm gives the probability back.
+        # The softmax of the logarithm restores the probability.
         lines = probability_lines(np.log(np.maximum(values, 1e-300)), names)
         found = values.argmax(axis=1)
         counts = {f"texts of {n}": int((found == i).sum()) for i, n in enumerate(names)}

@@ -1,7 +1,7 @@
 """Options of ``evolving-attention textnet``: data, words, model, training.
 
 Defaults are those of *Predictive Attention Transformer* (section 4.1.1 and appendix
-B.2.1) for SST; ``RECIPES`` has what differs for the paper's other data sets.
+B.2.1) for SST; ``RECIPES`` has the differences for the paper's other data sets.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _FLAGS = {
 _Strategy = Literal["no", "steps", "epoch"]
 
 _THIRDS = [1 / 3, 2 / 3]
-#: What the paper sets for a data set, by option; SST's are the defaults.
+#: The paper's settings for each data set, by option; SST's are the defaults.
 RECIPES: dict[str, dict[str, Any]] = {
     "sst": {
         "lr_scheduler_type": "cosine_with_min_lr",
@@ -161,7 +161,7 @@ class TextDataArguments:
                 raise refuse(name, path, f"a file in {', '.join(SUFFIXES)}", "save so")
 
     def read_options(self) -> dict[str, Any]:
-        """Options of :func:`~evolving_attention.data.rows.load_file`."""
+        """Returns options of :func:`~evolving_attention.data.rows.load_file`."""
         names = {None: ",", "tab": "\t", "\\t": "\t"}
         found: dict[str, Any] = {
             "label_column": self.label_column_name,
@@ -211,13 +211,13 @@ class WordArguments:
 
     @property
     def fixed(self) -> bool:
-        """Whether the vectors stay as they are."""
+        """Whether the vectors are frozen."""
         return not (self.word_vectors is None or self.train_words)
 
 
 @dataclass
 class TextNetModelArguments:
-    """The net; its sizes are those of the paper unless --model_options changes them."""
+    """The net; it has the paper's sizes unless --model_options changes them."""
 
     model: str = option(
         "transformer",
@@ -249,8 +249,8 @@ class TextNetModelArguments:
         self.model_options = read_model_options(self, example, _OURS, _FLAGS)
 
     def config_options(self) -> dict[str, Any]:
-        """Options of the config, without those of words and classes."""
-        found: Any = self.model_options  # a dict since the arguments' check
+        """Returns options of the config, except those of words and classes."""
+        found: Any = self.model_options  # the arguments' check has made it a dict
         return {
             "max_position_embeddings": self.max_seq_length,
             "embedding_dropout_prob": self.embedding_dropout,
@@ -261,7 +261,7 @@ class TextNetModelArguments:
 
 @dataclass
 class TextNetAttention(AttentionOptions):
-    """The attention options; a net without one of them has vanilla attention."""
+    """The attention options; by default a net has vanilla attention."""
 
     defaults: ClassVar[dict[str, float]] = {"alpha": 0.1, "beta": 0.1}
 
@@ -387,7 +387,7 @@ class PredictArguments(_Fitted):
                 raise ConfigError(f"--{name} is missing: expected {expected}; add it")
 
     def data(self) -> TextDataArguments:
-        """The file as options of data."""
+        """Returns the file as options of the data."""
         return TextDataArguments(
             test_file=self.input_file,
             text_column_names=self.text_column_names,

@@ -31,12 +31,12 @@ __all__ = [
 ]
 
 _LOGGER = logging.getLogger("evolving_attention")
-_FILES = (".txt", ".vec", ".gz")  # of word vectors
+_FILES = (".txt", ".vec", ".gz")  # file types of word vectors
 
 
 @dataclass
 class Parts(Labelled):
-    """The parts of a data set; those that are not there are None."""
+    """The parts of a data set; missing parts are None."""
 
     train: TableDataset
     tuning: TableDataset | None
@@ -54,7 +54,7 @@ class Parts(Labelled):
 
 
 def load_parts(data: TextDataArguments) -> Parts:
-    """All parts of a data set, or of the files of one's own.
+    """Loads all parts of a data set, or of the user's own files.
 
     Raises:
         DataError: a file is missing or has a bad row.
@@ -85,14 +85,14 @@ def load_parts(data: TextDataArguments) -> Parts:
 
 
 def _named(data: TextDataArguments) -> tuple[TableDataset, TableDataset, TableDataset]:
-    """The parts of --dataset."""
+    """Returns the parts of --dataset."""
     if data.dataset == "acceptability":
         from evolving_attention.demo.acceptability import parts
 
         return parts(data.pairs)
     from evolving_attention.data.text_sets import load_text_set
 
-    folder = str(data.data_dir)  # which the arguments' check asks for
+    folder = str(data.data_dir)  # required by the arguments' check
     found = load_text_set(str(data.dataset), folder, bad_rows=data.bad_rows)
     return found.train, found.tuning, found.test
 
@@ -104,17 +104,18 @@ def load_test(
     *,
     labelled: bool = True,
 ) -> TableDataset:
-    """The texts to evaluate or predict with a trained net.
+    """Loads the texts to evaluate or predict with a trained net.
 
     Args:
         data: options.
-        part: of a data set by name: train, tuning or test.
-        config: the net's.
+        part: part of a named data set: train, tuning or test.
+        config: the net's config.
         labelled: False: labels are not needed.
 
     Raises:
         DataError: a file is missing or has a bad row.
-        ConfigError: the net's classes are others, or its texts are pairs and these not.
+        ConfigError: the net has other classes, or it reads pairs and these are single
+            texts.
     """
     names = tuple(config.id2label[i] for i in range(config.num_labels))
     known = KnownLabels(None if config.problem_type == "regression" else names)
@@ -150,11 +151,11 @@ def load_test(
 
 
 def with_words(rows: TableDataset, tokenizer: Any) -> TableDataset:
-    """The rows with the unknown word in place of texts without any.
+    """Replaces texts without words by the unknown word.
 
-    A net reads the mean of a text's words, and there has to be one.
+    A net reads the mean of a text's words, so at least one word is needed.
     """
-    if len(rows.text_columns) == 2:  # with a separator
+    if len(rows.text_columns) == 2:  # joined by a separator
         return rows
     name = rows.text_columns[0]
     texts = rows.column(name)
@@ -175,7 +176,7 @@ def with_words(rows: TableDataset, tokenizer: Any) -> TableDataset:
 def make_tokenizer(
     parts: Parts, data: TextDataArguments, words: WordArguments, longest: int
 ) -> Any:
-    """The vocabulary of the training part."""
+    """Builds the vocabulary from the training part."""
     from evolving_attention.text import train_word_level
 
     split: Any = words.split_at
@@ -193,11 +194,11 @@ def make_tokenizer(
 
 
 def word_table(words: WordArguments, tokenizer: Any) -> WordTable | None:
-    """The vectors of the vocabulary; None: the net's own random ones.
+    """Returns the vectors of the vocabulary; None: the net's own random ones.
 
     Raises:
         DataError, CheckpointError: the vectors cannot be read.
-        InputError: none of the words has one.
+        InputError: none of the words has a vector.
     """
     name = words.word_vectors
     if name is None:
@@ -225,7 +226,7 @@ def word_table(words: WordArguments, tokenizer: Any) -> WordTable | None:
 def tokenized(
     rows: TableDataset | None, tokenizer: Any, longest: int, types: bool
 ) -> Any:
-    """Rows of ids; of pairs with token types, as ``types`` says."""
+    """Returns rows of ids; pairs get token types if ``types``."""
     if rows is None:
         return None
     found = tokenize_dataset(with_words(rows, tokenizer), tokenizer, max_length=longest)

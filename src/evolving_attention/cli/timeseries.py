@@ -68,16 +68,16 @@ def _parts(
     labelled: bool = True,
     regression: bool | None = None,
 ) -> tuple[Any, Any]:
-    """(training part, test part) of the options; a part not needed may be None.
+    """Returns (training part, test part); a part that is not needed may be None.
 
     Args:
         data, tables: options.
-        needs: the part that cannot be left out.
+        needs: the part that is required.
         labelled: whether a file without targets is an error.
         regression: whether targets of tables are values; None: the first file decides.
 
     Raises:
-        ConfigError: the part that is needed is missing.
+        ConfigError: the required part is missing.
     """
     from evolving_attention import timeseries
 
@@ -102,15 +102,15 @@ def _parts(
 
 
 def _longest(train: Any, test: Any) -> int:
-    """The longest series of both parts, which max_length has to cover."""
+    """Returns the longest length in both parts, which max_length must cover."""
     return max(int(part.longest) for part in (train, test) if part is not None)
 
 
 def _make_folder(folder: Path) -> Path:
-    """Make a folder for results, and try to write there before any work.
+    """Create a folder for results, and test before any work that it is writable.
 
     Raises:
-        OSError: it cannot be made or written.
+        OSError: the folder cannot be created or written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):
@@ -137,12 +137,12 @@ def train(
 
 
 def train_fields() -> Fields:
-    """All options of the command train."""
+    """Returns all options of the command train."""
     return Fields(_TRAIN)
 
 
 def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
-    """Train once per seed with the given options; others keep their defaults."""
+    """Trains once per seed with the given options; others keep their defaults."""
     return run_groups(train_fields(), _TRAIN, given, _train)
 
 
@@ -162,7 +162,7 @@ def _train(
     }
     options["max_length"] = options["max_length"] or _longest(train_part, test_part)
     if options["pretrained"] and model.max_length is None:
-        options["max_length"] = None  # the pre-training's
+        options["max_length"] = None  # use the pre-trained model's
     _LOGGER.info(
         "%d series to train on, %s to test on; %d channels, up to %d time steps",
         len(train_part),
@@ -196,14 +196,14 @@ def _train(
 
 
 def _pretrained_length(folder: str) -> int:
-    """Longest series that a pre-trained model takes."""
+    """Returns the longest series that a pre-trained model accepts."""
     import evolving_attention as ea
 
     return int(ea.EADCTransformerConfig.from_pretrained(folder).max_length)
 
 
 def _kept(folder: Path, options: dict[str, Any], training: Any) -> Any:
-    """The record of an earlier complete run with the same options; None: train.
+    """Returns the record of an earlier complete run with equal options; None: train.
 
     Raises:
         ConfigError: the folder holds a run with other options.
@@ -217,7 +217,7 @@ def _kept(folder: Path, options: dict[str, Any], training: Any) -> Any:
     record = json.loads(file.read_text("utf-8"))
     mine = plain({k: v for k, v in options.items() if k != "verbose"})
     theirs = {"device": "cpu", "longer": "error", **record.get("options", {})}
-    theirs["attention"] = plain(from_config(theirs["attention"]))  # with all options
+    theirs["attention"] = plain(from_config(theirs["attention"]))  # including defaults
     theirs.pop("verbose", None)
     if mine != theirs:
         changed = sorted(k for k in mine if mine[k] != theirs.get(k))
@@ -231,14 +231,14 @@ def _kept(folder: Path, options: dict[str, Any], training: Any) -> Any:
 def _one_run(
     kind: Any, folder: Path, options: dict[str, Any], seed: int, train: Any
 ) -> dict[str, Any]:
-    """Fit one estimator and save it; after a signal, save the best epoch so far.
+    """Fits one estimator and saves it; after a signal, saves the best epoch so far.
 
     Raises:
-        Interrupted: a signal came; its message says what is saved.
+        Interrupted: a signal came; the message says what is saved.
     """
     estimator = kind(**options, random_state=seed)
     try:
-        with warnings.catch_warnings():  # a warning of the signal: _save says it
+        with warnings.catch_warnings():  # _save reports the signal itself
             warnings.filterwarnings("ignore", "SIGINT after")
             estimator.fit(train, train.y)
     except Interrupted:
@@ -255,7 +255,7 @@ def _save(
     """Save a model and its record; a signal is handled afterwards.
 
     Raises:
-        Interrupted: a signal came now or in training.
+        Interrupted: a signal came during this call or during training.
     """
     with InterruptGuard() as guard:
         save(folder)
@@ -307,7 +307,7 @@ def _evaluate(model: Any, data: Any, tables: Any) -> dict[str, Any]:
 
 
 def load_estimator(folder: Path, device: str = "cpu") -> Any:
-    """The classifier or regressor saved in a folder."""
+    """Returns the classifier or regressor saved in a folder."""
     import evolving_attention as ea
     from evolving_attention.estimators.files import read_record
 
@@ -437,10 +437,10 @@ def _pretrain(
 def _one_pretraining(
     folder: Path, options: dict[str, Any], mask: Any, seed: int, train: Any
 ) -> dict[str, Any]:
-    """Pre-train one model and save it; after a signal, the best epoch so far.
+    """Pre-trains one model and saves it; after a signal, the best epoch so far.
 
     Raises:
-        Interrupted: a signal came; its message says what is saved.
+        Interrupted: a signal came; the message says what is saved.
     """
     import evolving_attention as ea
     from evolving_attention.estimators.pretraining import learn

@@ -66,16 +66,16 @@ class TableArguments:
         check_fields(self)
 
     def read(self, file: str, labelled: bool, regression: bool | None) -> Any:
-        """Read a .ts file, or a table by its ending .csv, .tsv or .txt.
+        """Reads a .ts file, or a table by its ending .csv, .tsv or .txt.
 
         Args:
-            file: its path.
+            file: path of the file.
             labelled: whether a file without targets is an error.
-            regression: whether targets are values, unless --do_regression says it.
+            regression: whether targets are values; --do_regression overrides it.
 
         Raises:
             DataError: the file cannot be read.
-            ConfigError: an option of tables is given for a .ts file.
+            ConfigError: a table option is given for a .ts file.
         """
         from evolving_attention import timeseries
 
@@ -172,7 +172,7 @@ class SeriesModelArguments:
         _check_longer(self.longer)
 
     def estimator_options(self) -> dict[str, Any]:
-        """These options as options of the estimators.
+        """Returns these options as options of the estimators.
 
         Raises:
             ConfigError: the heads do not fit the width.
@@ -196,7 +196,7 @@ class SeriesModelArguments:
             self.attention_ratio,
             "timeseries",
         )
-        if "conv_kernel_size" in given:  # --kernel_size is that of the attention
+        if "conv_kernel_size" in given:  # --kernel_size is the attention's
             given["kernel_size"] = given.pop("conv_kernel_size")
         return {**options, "model_options": given or None}
 
@@ -274,7 +274,7 @@ class SeriesTrainingArguments:
             self.verbose = sys.stderr.isatty()
 
     def estimator_options(self) -> dict[str, Any]:
-        """These options as options of the estimators.
+        """Returns these options as options of the estimators.
 
         Raises:
             ConfigError, BackendUnavailable: the device does not exist.

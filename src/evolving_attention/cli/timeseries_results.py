@@ -21,11 +21,11 @@ __all__ = [
 
 
 def scores(estimator: Any, part: Any) -> dict[str, float]:
-    """Accuracy of a classifier; root mean squared and mean absolute error.
+    """Returns a classifier's accuracy, or a regressor's RMSE and mean absolute error.
 
     Raises:
-        InputError: a label was not seen in training, or the targets are of another
-            kind than the estimator's.
+        InputError: a label was not seen in training, or the targets are of another kind
+            than the estimator's.
     """
     from evolving_attention.estimators.targets import class_numbers
 
@@ -49,7 +49,7 @@ def scores(estimator: Any, part: Any) -> dict[str, float]:
 
 
 def prediction_rows(estimator: Any, part: Any) -> tuple[list[str], list[list[Any]]]:
-    """(header, rows) of a table of predictions, with probabilities of a classifier."""
+    """Returns (header, rows) of a prediction table; classifiers add probabilities."""
     names = range(len(part)) if part.ids is None else part.ids
     key = "index" if part.ids is None else "id"
     if not hasattr(estimator, "classes_"):
@@ -70,12 +70,12 @@ def prediction_rows(estimator: Any, part: Any) -> tuple[list[str], list[list[Any
 def check_scorable(
     train: Any, test: Any, max_length: int, missing: str, longer: str
 ) -> None:
-    """Check the test part before training as :func:`scores` does after it.
+    """Runs the checks of :func:`scores` on the test part before training.
 
     Args:
         train: the training part.
         test: the test part, of the same kind.
-        max_length: longest series that the model will take.
+        max_length: longest series that the model will accept.
         missing, longer: the estimator's options of these names.
 
     Raises:
@@ -104,7 +104,7 @@ def check_scorable(
 def run_record(
     result: Any, model: Any, seed: int, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """The contents of run.json for one training."""
+    """Returns the contents of run.json for one training."""
     from evolving_attention.training.state import plain
 
     best = result.history[result.best_epoch - 1]
@@ -129,7 +129,7 @@ def run_record(
 
 
 def one_line(record: dict[str, Any]) -> str:
-    """A one-line summary of a run."""
+    """Returns a one-line summary of a run."""
     parts = [f"epoch {record['best_epoch']} of {record['epochs']} kept"]
     for where in ("validation", "test"):
         for name, value in record.get(where, {}).items():
@@ -139,7 +139,7 @@ def one_line(record: dict[str, Any]) -> str:
 
 
 def table(runs: Sequence[dict[str, Any]]) -> str:
-    """Every seed's scores as aligned text, with mean and standard deviation."""
+    """Formats every seed's scores as aligned text, with mean and standard deviation."""
     rows: list[dict[str, Any]] = []
     for record in runs:
         row: dict[str, Any] = {
@@ -167,7 +167,7 @@ def table(runs: Sequence[dict[str, Any]]) -> str:
 
 
 def align(lines: Sequence[Sequence[str]]) -> str:
-    """Columns of text: the first to the left, the others to the right."""
+    """Aligns columns of text: the first to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     shown = [
         [row[0].ljust(widths[0])]

@@ -11,7 +11,7 @@ __all__ = ["TokensPerSecond"]
 
 
 class TokensPerSecond(TrainerCallback):
-    """Adds the speed since the last log to the logged values."""
+    """Adds the speed since the previous log to the logged values."""
 
     def __init__(self) -> None:
         self.before: tuple[float, int] | None = None

@@ -1,6 +1,6 @@
-"""The commands that train, as ``sweep`` calls them: options and results.
+"""The training commands, as ``sweep`` calls them: options and results.
 
-A command joins by a line of :data:`COMMANDS`.
+To add a command, add a line to :data:`COMMANDS`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ["COMMANDS", "Command", "Training", "training"]
 
 
 class Command(NamedTuple):
-    """Where the code of a command is.
+    """Location of a command's code, and its defaults in a sweep.
 
     Attributes:
-        module: in ``evolving_attention.cli``.
-        fields: the function of its options.
-        results: the function that runs it.
+        module: its module in ``evolving_attention.cli``.
+        fields: function that returns its options.
+        results: function that runs it.
         loss: its loss on the validation set, which a sweep minimizes by default.
-        settings: options that a sweep adds where they are not given.
+        settings: options that a sweep adds if they are not given.
     """
 
     module: str
@@ -48,11 +48,11 @@ COMMANDS: dict[str, Command] = {
 
 
 class Training(NamedTuple):
-    """A command that trains.
+    """Options and entry point of a training command.
 
     Attributes:
         fields: its options.
-        results: runs it with the given options, and returns its results.
+        results: runs the command with the given options, and returns its results.
     """
 
     fields: Fields
@@ -60,7 +60,7 @@ class Training(NamedTuple):
 
 
 def training(name: str) -> Training:
-    """The command of this name, imported now."""
+    """Imports and returns the command of this name."""
     command = COMMANDS[name]
     found = importlib.import_module(f"evolving_attention.cli.{command.module}")
     return Training(getattr(found, command.fields)(), getattr(found, command.results))

@@ -1,4 +1,4 @@
-"""``evolving-attention translate``: train a translation model, score it, average it."""
+"""``evolving-attention translate``: trains, scores and averages translation models."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def train(
 
 
 def train_fields() -> Fields:
-    """All options of the command train."""
+    """Returns all options of the command train."""
     return Fields(_TRAINING, first=_MOST_USED)
 
 
@@ -77,13 +77,13 @@ def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _settled(given: dict[str, Any]) -> dict[str, Any]:
-    """The options; without a validation set those of a run that evaluates nothing.
+    """Returns the options; without a validation set, evaluation is turned off.
 
     Raises:
-        ConfigError: there is none, and an option asks for it.
+        ConfigError: there is no validation set, and an option requires it.
     """
     if given.get("eval_source_file") or given.get("eval_target_file"):
-        # Early stopping watches the loss where no best weights are kept, too.
+        # Early stopping monitors the loss even if no best weights are kept.
         return {"metric_for_best_model": "loss", **settle_saving(given)}
     for name, off in arguments.OFF_WITHOUT_EVALUATION.items():
         if given.get(name, off[0]) not in off:
@@ -102,7 +102,7 @@ def _train(pairs: Any, model_args: Any, args: Any, once: Once) -> dict[str, Any]
     if not distributed.is_first():
         set_up_logging("warning")
     known = list_models("*transformer_*")
-    if model_args.model not in known:  # told before files are read
+    if model_args.model not in known:  # fail before files are read
         raise refuse(
             "model", model_args.model, f"one of {', '.join(known)}", "choose one"
         )
@@ -161,7 +161,7 @@ def _train(pairs: Any, model_args: Any, args: Any, once: Once) -> dict[str, Any]
 
 
 def _text(pairs: Any) -> tuple[Any, Any, Any]:
-    """Training pairs, validation pairs or None, and the tokenizer trained on them."""
+    """Returns training pairs, validation pairs or None, and a new tokenizer."""
     from evolving_attention.data.parallel_files import read_parallel
     from evolving_attention.text import train_bpe
 

@@ -31,7 +31,7 @@ _LONGER = (
 )
 _IDS = "leave it out: the tokenizer has its own"
 _JSON = "Print the results as JSON on stdout."
-#: Options that ask for a validation set, and their values that do not.
+#: Options that require a validation set, and the values with which they do not.
 OFF_WITHOUT_EVALUATION: dict[str, tuple[Any, ...]] = {
     "do_eval": (False,),
     "eval_on_start": (False,),
@@ -114,15 +114,15 @@ class TranslationModelArguments:
         )
 
     def config_options(self) -> dict[str, Any]:
-        """Options of the config."""
+        """Returns options of the config."""
         given = {} if self.dropout is None else {"dropout": self.dropout}
-        found: Any = self.model_options  # a dict since the arguments' check
+        found: Any = self.model_options  # the arguments' check has made it a dict
         return {**found, **given}
 
 
 @dataclass
 class TranslationTrainingArguments(TrainingArguments):
-    """The training arguments, with defaults of translation (docs/translation.md)."""
+    """The training arguments, with defaults for translation (docs/translation.md)."""
 
     num_train_epochs: float = option(40.0, "Passes over the training set, at most.")
     learning_rate: float = option(1e-3, "Peak learning rate.")
@@ -165,7 +165,7 @@ class TranslationTrainingArguments(TrainingArguments):
 
 @dataclass
 class SearchArguments:
-    """The model, and how it searches."""
+    """The model, and its search options."""
 
     model_dir: PathText | None = option(
         None, "Folder of translate train or average, or a checkpoint."
@@ -212,7 +212,7 @@ class SearchArguments:
     num_threads: int | None = option(None, "Threads; default: all.")
 
     def __new__(cls, **given: Any) -> SearchArguments:
-        """Note what is given: a model has defaults of its own for the rest."""
+        """Record which options are given; the model's own defaults fill the rest."""
         made = super().__new__(cls)
         vars(made)["_given"] = frozenset(given)
         return made
@@ -228,10 +228,11 @@ class SearchArguments:
         return found
 
     def translator(self) -> Any:
-        """The translator of the folder.
+        """Loads the translator of the folder.
 
         Raises:
-            ConfigError, CheckpointError, BackendUnavailable: it cannot be loaded.
+            ConfigError, CheckpointError, BackendUnavailable: the translator cannot be
+                loaded.
         """
         from evolving_attention.pipelines.translator import Translator
 
@@ -241,7 +242,7 @@ class SearchArguments:
         )
 
     def search_options(self, translator: Any) -> dict[str, Any]:
-        """Options of :meth:`Translator.translate`: those that are given."""
+        """Returns the given options of :meth:`Translator.translate`."""
         names = self.given - {"model_dir", "device", "num_threads"}
         found = {name: getattr(self, name) for name in names}
         usual = {"seed": 0, **translator.model.generation_config}
@@ -252,7 +253,7 @@ class SearchArguments:
 
 @dataclass
 class GenerateArguments:
-    """What to translate, and where to."""
+    """The input to translate, and the output."""
 
     input_file: PathText | None = option(
         None, "Sentences, one a line (UTF-8, or gzip of it); default: stdin."

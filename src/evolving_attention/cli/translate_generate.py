@@ -1,4 +1,4 @@
-"""``evolving-attention translate generate``: lines to lines, as they come."""
+"""``evolving-attention translate generate``: translates lines as they arrive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evolving_attention.errors import DataError, Interrupted
 
 __all__ = ["generate"]
 
-CHUNK = 1000  # lines that are translated, sorted by length, before they are written
+CHUNK = 1000  # lines that are sorted by length and translated before they are written
 _SECONDS = 5.0  # between two lines of progress
 
 
@@ -92,7 +92,7 @@ def _too_few(file: str, found: int, source: str, lines: int) -> DataError:
 def _translated(
     translator: Any, chunk: list[str], files: Any, options: dict[str, Any]
 ) -> list[str]:
-    """The lines of the output, ``num_return_sequences`` for each of the chunk."""
+    """Returns the output lines, ``num_return_sequences`` for each line of the chunk."""
     if files.num_return_sequences == 1 and not files.scores:
         found: list[str] = translator.translate(chunk, **options)
         return found
@@ -117,10 +117,10 @@ def _interrupted(files: Any, done: int) -> Interrupted:
 
 
 class _Progress:
-    """Tells on stderr how many lines are done, how fast, and how long it will take.
+    """Reports on stderr the lines done, the speed, and the remaining time.
 
     Args:
-        done: lines done before.
+        done: lines done by an earlier run.
         total: lines of the input; None: unknown.
     """
 
@@ -130,19 +130,19 @@ class _Progress:
         self.began = self.told = time.monotonic()
 
     def batch(self, lines: int, tokens: int) -> None:
-        """So many lines and tokens of this chunk are done."""
+        """Count lines and tokens of this chunk as done."""
         self.in_chunk, self.tokens_in_chunk = lines, tokens
         if time.monotonic() - self.told >= _SECONDS:
             self._tell()
 
     def chunk(self, lines: int) -> None:
-        """A chunk is written."""
+        """Report that a chunk is written."""
         self.done += lines
         self.tokens += self.tokens_in_chunk
         self.in_chunk = self.tokens_in_chunk = 0
 
     def end(self) -> None:
-        """All lines are written."""
+        """Report that all lines are written."""
         self._tell()
 
     def _tell(self) -> None:

@@ -1,4 +1,4 @@
-"""The output of ``translate generate``: a file that ``--resume`` can go on with."""
+"""The output of ``translate generate``: a file that ``--resume`` can continue."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from evolving_attention.errors import ConfigError
 
 __all__ = ["Output"]
 
-# Options that change no line, or not what belongs to it.
+# Options that change neither a line nor the sentence it belongs to.
 _FREE = {"output_file", "resume", "overwrite", "device", "num_threads", "batch_size"}
 
 
 class Output:
-    """The output file, or stdout. A file is made or replaced by its first lines.
+    """The output file, or stdout. A file is created or replaced at the first write.
 
-    Beside a file that is not complete is ``OUTPUT_FILE.resume.json``, the options that
-    it is made with: other ones would write lines that belong to other sentences.
+    While a file is incomplete, ``OUTPUT_FILE.resume.json`` next to it holds the options
+    that produced it: other options would write lines that belong to other sentences.
 
     Args:
         files, search: the options of the command.
@@ -34,19 +34,19 @@ class Output:
         self._path = Path(files.output_file) if files.output_file else None
         options = {**dataclasses.asdict(files), **dataclasses.asdict(search)}
         self._options = {k: v for k, v in options.items() if k not in _FREE}
-        self._kept = 0  # bytes of the file that remain
+        self._kept = 0  # bytes of the existing file that are kept
         self._out: BinaryIO | None = None if self._path else sys.stdout.buffer
 
     def lines_done(self, total: int | None) -> int:
-        """Lines of the input whose translations the file has.
+        """Returns the number of input lines whose translations the file has.
 
         Args:
             total: lines of the input; None: unknown.
 
         Raises:
-            ConfigError: the file is there, and neither --resume nor --overwrite is
-                given; or it cannot be written; or it is not the first part of what this
-                command writes.
+            ConfigError: the file exists, and neither --resume nor --overwrite is given;
+                or it cannot be written; or it is not the beginning of this command's
+                output.
         """
         path, files = self._path, self._files
         if path is None:
@@ -66,7 +66,7 @@ class Output:
             )
         copies: int = files.num_return_sequences
         data = path.read_bytes()
-        lines = data.split(b"\n")[:-1]  # whole ones
+        lines = data.split(b"\n")[:-1]  # complete lines
         done = len(lines) // copies
         if total is not None and len(lines) > copies * total:
             most = f"{copies} for each of the " if copies > 1 else "the "
@@ -80,7 +80,7 @@ class Output:
         return done
 
     def _check_options(self, complete: bool) -> None:
-        """Refuse to go on with a file of other options, or of unknown ones."""
+        """Refuse to continue a file with other or unknown options."""
         before = read_record(self._record)
         if before is None and not complete:
             raise ConfigError(
@@ -107,7 +107,7 @@ class Output:
             if self._kept:
                 self._out.truncate(self._kept)
                 self._out.seek(0, os.SEEK_END)
-            if self._path.is_file():  # no pipe and no device
+            if self._path.is_file():  # not a pipe or a device
                 durable.write_json(self._record, self._options)
         if self._out is not None:
             self._out.write("".join(f"{line}\n" for line in lines).encode())
@@ -117,7 +117,7 @@ class Output:
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
-        """Close the file; without an error it is complete."""
+        """Close the file; it is complete if there was no error."""
         if kind is None:
             self.write([])
         if self._path is not None and self._out is not None:

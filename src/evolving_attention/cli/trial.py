@@ -1,9 +1,9 @@
-"""One trial of a sweep, in a process of its own: reads what to train, tells the result.
+"""One trial of a sweep in its own process: reads its options, reports its result.
 
 ``python -m evolving_attention.cli.trial`` takes one JSON line on stdin, ``{"command":
 …, "given": {…}}``, and writes ``{"results": …}`` or ``{"error": …, "message": …}`` to
-stdout. When stdin is closed, the sweep has ended: the trial saves and leaves. Of the
-processes that write the same log, one after the other works.
+stdout. When stdin is closed, the sweep has ended: the trial saves and exits. Processes
+that write the same log run one after the other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> int:
     with contextlib.suppress(OSError):  # no file: nobody shares it
         fcntl.flock(2, fcntl.LOCK_EX)
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answer:
-        os.dup2(2, 1)  # what else is printed belongs to the log
+        os.dup2(2, 1)  # any other output belongs to the log
         threading.Thread(target=_leave_with_the_sweep, daemon=True).start()
         code, told = 0, {}
         try:
@@ -57,7 +57,7 @@ def _run(command: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _line() -> bytes:
-    """The first line of stdin, read without a buffer."""
+    """Reads the first line of stdin without buffering."""
     line = b""
     while not line.endswith(b"\n"):
         more = os.read(0, 1 << 16)
@@ -68,7 +68,7 @@ def _line() -> bytes:
 
 
 def _leave_with_the_sweep() -> None:
-    """Wait for the end of stdin, then save and leave as after SIGTERM."""
+    """Wait for the end of stdin, then save and exit as after SIGTERM."""
     while os.read(0, 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

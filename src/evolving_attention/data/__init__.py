@@ -1,1 +1,1 @@
-"""Data sets and batches: GLUE, files of text, features, packed loading, submissions."""
+"""Data sets and batches: GLUE, text files, features, packed loading, submissions."""

@@ -1,4 +1,4 @@
-"""Answers from the logits of starts and ends: the n best spans, or none."""
+"""Answers from start and end logits: the n best spans, or no answer."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Span(NamedTuple):
     """A possible answer.
 
     Attributes:
-        text: of the context; "" for no answer.
-        probability: among the n best spans of the question.
-        start_logit, end_logit: of its first and last tokens.
-        start, end: its characters in the context; (0, 0) for no answer.
+        text: text of the span in the context; "" for no answer.
+        probability: probability among the n best spans of the question.
+        start_logit, end_logit: logits of its first and last tokens.
+        start, end: its character range in the context; (0, 0) for no answer.
     """
 
     text: str
@@ -37,19 +37,19 @@ class Span(NamedTuple):
 
     @property
     def score(self) -> float:
-        """The sum of its logits."""
+        """The sum of the two logits."""
         return self.start_logit + self.end_logit
 
 
 @dataclass
 class Answers:
-    """The answers to questions, by their ids.
+    """The answers to questions, by question id.
 
     Attributes:
         texts: the answers; "" for no answer.
-        nbest: of each question the n best spans, the best first.
-        best_texts: the best span that is not "no answer", whatever the threshold.
-        null_odds: the score of "no answer" above that of this span; empty where every
+        nbest: for each question the n best spans, the best first.
+        best_texts: the best span that is not "no answer", regardless of the threshold.
+        null_odds: score of "no answer" minus the score of that span; empty if every
             question has an answer.
     """
 
@@ -68,20 +68,20 @@ def best_answers(
     version_2_with_negative: bool = False,
     null_score_diff_threshold: float = 0.0,
 ) -> Answers:
-    """The best answer to each question, over all windows of its context.
+    """Returns the best answer to each question, over all windows of its context.
 
-    The score of a span is the sum of the logits of its start and its end (Devlin et
-    al., 2019, Section 4.2). Of each window the ``n_best_size`` best starts and ends are
-    combined. With ``version_2_with_negative`` a question has no answer if the score of
-    [CLS], the lowest of its windows, is above that of its best span by more than
-    ``null_score_diff_threshold`` (Section 4.3). Rules and names are those of
-    Hugging Face's run_qa.
+    The score of a span is the sum of its start and end logits (Devlin et al., 2019,
+    Section 4.2). In each window the ``n_best_size`` best starts and ends are combined.
+    With ``version_2_with_negative`` a question has no answer if the score of [CLS], the
+    lowest over its windows, exceeds the score of its best span by more than
+    ``null_score_diff_threshold`` (Section 4.3). Rules and names follow Hugging Face's
+    run_qa.
 
     Args:
-        windows: of the questions.
-        predictions: what ``Trainer.predict(windows)`` returns, or its ``predictions``
-            [tokens, 2]: logits of start and end of all tokens, window after window.
-        n_best_size: how many spans to keep of each question.
+        windows: windows of the questions.
+        predictions: the result of ``Trainer.predict(windows)``, or its ``predictions``
+            [tokens, 2]: start and end logits of all tokens, window after window.
+        n_best_size: number of spans to keep per question.
         max_answer_length: tokens of the longest answer.
         version_2_with_negative: whether questions may have no answer.
         null_score_diff_threshold: see above.
@@ -119,7 +119,7 @@ def best_answers(
         )
     answers = Answers()
     for one, spans, null in zip(windows.questions, found, nulls, strict=True):
-        spans.sort(key=_Raw.score, reverse=True)  # stable: the earlier window first
+        spans.sort(key=_Raw.score, reverse=True)  # stable: earlier window first
         best = spans[0] if spans else None
         if version_2_with_negative:
             spans = sorted([*spans, null], key=_Raw.score, reverse=True)
@@ -139,7 +139,7 @@ def best_answers(
 
 
 class _Raw(NamedTuple):
-    start: int  # characters
+    start: int  # start and end are character positions
     end: int
     start_logit: float
     end_logit: float
@@ -148,11 +148,11 @@ class _Raw(NamedTuple):
         return self.start_logit + self.end_logit
 
 
-_NOTHING = _Raw(0, 0, math.inf, math.inf)  # until a window is seen
+_NOTHING = _Raw(0, 0, math.inf, math.inf)  # placeholder until a window is read
 
 
 def _checked(windows: WindowDataset, predictions: Any) -> Array:
-    """The logits as float64 [tokens, 2]."""
+    """Returns the logits as float64 [tokens, 2]."""
     predictions = getattr(predictions, "predictions", predictions)
     if isinstance(predictions, tuple) and len(predictions) == 2:
         predictions = np.stack([np.asarray(part) for part in predictions], axis=-1)
@@ -178,7 +178,7 @@ def _checked(windows: WindowDataset, predictions: Any) -> Array:
 
 
 def _characters(windows: WindowDataset, index: int) -> Array:
-    """[tokens, 2]: the characters of each token of a window; -1 outside the context."""
+    """Returns [tokens, 2], each token's character range; -1 outside the context."""
     w = windows.windows
     length = int(windows.offsets[index + 1] - windows.offsets[index])
     place, first, count = int(w.place[index]), int(w.first[index]), int(w.tokens[index])
@@ -189,7 +189,7 @@ def _characters(windows: WindowDataset, index: int) -> Array:
 
 
 def _spans(logits: Array, characters: Array, n_best: int, longest: int) -> list[_Raw]:
-    """The spans of one window, from its best starts and its best ends."""
+    """Returns the spans of one window, from its best starts and its best ends."""
     starts, ends = (_best(logits[:, side], n_best) for side in (0, 1))
     starts = starts[characters[starts, 0] >= 0]
     ends = ends[characters[ends, 0] >= 0]
@@ -211,21 +211,21 @@ def _spans(logits: Array, characters: Array, n_best: int, longest: int) -> list[
 def spans_of(
     windows: WindowDataset, index: int, shares: Array, count: int, longest: int
 ) -> list[tuple[int, int, float]]:
-    """The spans of one window with the largest product of start and end.
+    """Returns a window's spans with the largest product of start and end probability.
 
     Args:
         windows, index: the window.
         shares: [tokens, 2], the probabilities of start and end.
-        count: how many spans.
-        longest: tokens of the longest one.
+        count: number of spans.
+        longest: maximum number of tokens in a span.
 
     Returns:
-        (first character, last character + 1, product) of each, the best first.
+        (first character, last character + 1, product) of each span, the best first.
     """
     characters = _characters(windows, index)
     tokens = np.flatnonzero(characters[:, 0] >= 0)
     found = []
-    for start in tokens:  # the best ends of each start
+    for start in tokens:  # the best ends for each start
         ends = tokens[(tokens >= start) & (tokens < start + longest)]
         products = shares[start, 0] * shares[ends, 1]
         for i in _best(products, count):
@@ -235,12 +235,12 @@ def spans_of(
 
 
 def _best(values: Array, count: int) -> Array:
-    """The places of the largest values, the largest first, equal ones in order."""
+    """Returns positions of the largest values, largest first, ties in order."""
     return np.argsort(-values, kind="stable")[:count]
 
 
 def _shown(spans: list[_Raw], context: str) -> list[Span]:
-    """With texts and probabilities: the softmax of the scores."""
+    """Adds texts and probabilities (the softmax of the scores) to the spans."""
     scores = np.array([span.score() for span in spans])
     shares = np.exp(scores - scores.max(initial=-math.inf)) if len(scores) else scores
     total = shares.sum()
@@ -259,8 +259,9 @@ def write_answers(folder: str | Path, prefix: str, answers: Answers) -> list[Pat
     """Write the files of run_qa; returns their paths.
 
     ``<prefix>_predictions.json`` has the texts by id, as the official scripts read
-    them; ``<prefix>_nbest_predictions.json`` the n best spans with their probabilities;
-    ``<prefix>_null_odds.json``, where questions may have no answer, ``null_odds``.
+    them; ``<prefix>_nbest_predictions.json`` has the n best spans with their
+    probabilities; ``<prefix>_null_odds.json`` has ``null_odds`` if questions may have
+    no answer.
     """
     from evolving_attention.durable import write_json
 

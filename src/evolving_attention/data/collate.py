@@ -1,10 +1,10 @@
-"""Makes one batch of arrays from rows of token ids: packed (no padding) or padded.
+"""Builds one batch of arrays from rows of token ids: packed (no padding) or padded.
 
-Training uses packed batches: the ids of all rows one after another, and
-``sequence_offsets`` int64 [B + 1], where each row begins. A row is a dict with
-``input_ids`` (ints) and optionally ``attention_mask`` (1 for tokens, 0 for padding, on
-either side), ``token_type_ids``, ``label`` or ``labels``, and ``start_positions`` with
-``end_positions`` (places in ``input_ids``); other keys are ignored.
+Training uses packed batches: the concatenated ids of all rows, and ``sequence_offsets``
+int64 [B + 1], the start of each row. A row is a dict with ``input_ids`` (ints) and
+optionally ``attention_mask`` (1 for tokens, 0 for padding, on either side),
+``token_type_ids``, ``label`` or ``labels``, and ``start_positions`` with
+``end_positions`` (positions in ``input_ids``); other keys are ignored.
 """
 
 from __future__ import annotations
@@ -25,40 +25,38 @@ __all__ = [
     "unused_keys",
 ]
 
-IGNORED = -100  # label of tokens that do not count in the loss
-_LABELS = ("labels", "label")  # the first that a row has counts
+IGNORED = -100  # label of tokens that the loss ignores
+_LABELS = ("labels", "label")  # the first key that a row has is used
 _PER_TOKEN = ("input_ids", "token_type_ids", *_LABELS)
 
 
 def collate_packed(
     rows: Sequence[Mapping[str, Any]], row_ids: Sequence[int] | None = None
 ) -> Batch:
-    """One packed batch.
+    """Builds one packed batch.
 
     Args:
         rows: B rows as described above.
         row_ids: index of each row in its data set, for error reports.
 
     Returns:
-        ``input_ids`` int64 [total], ``sequence_offsets`` int64 [B + 1], and where the
-        rows have them ``token_type_ids`` int64 [total], ``labels`` [B] (int64, or
-        float32 when any label is a float; int64 [total] for one label per token),
+        ``input_ids`` int64 [total], ``sequence_offsets`` int64 [B + 1], and if the rows
+        have them ``token_type_ids`` int64 [total], ``labels`` [B] (int64, or float32
+        when any label is a float; int64 [total] for one label per token),
         ``start_positions`` and ``end_positions`` int64 [B], ``row_ids`` int64 [B].
-        Padding is removed. A mask that excludes tokens between
-        others cannot be packed; such a batch is returned padded, with
-        ``attention_mask``.
+        Padding is removed. A mask that excludes tokens between others cannot be packed;
+        such a batch is returned padded, with ``attention_mask``.
 
     Raises:
-        InputError: a row has no ids, its fields differ in length, its mask holds
-            something else than 0 and 1 or no 1, or some rows lack a field that others
-            have.
+        InputError: a row has no ids, its fields differ in length, its mask contains
+            values other than 0 and 1 or no 1, or only some rows have a field.
     """
     batch = _packed(rows, row_ids)
     return pad_batch(batch) if "attention_mask" in batch else batch
 
 
 def _packed(rows: Sequence[Mapping[str, Any]], row_ids: Sequence[int] | None) -> Batch:
-    """A packed batch; with ``attention_mask`` [total] where one has zeros inside."""
+    """Builds a packed batch; ``attention_mask`` [total] if a mask has inner zeros."""
     rows = [unpadded(row, where) for where, row in enumerate(rows)]
     ids = [_ids(row, "input_ids", where) for where, row in enumerate(rows)]
     offsets = np.zeros(len(rows) + 1, dtype=np.int64)
@@ -93,9 +91,10 @@ def collate_padded(
     pad_token_id: int = 0,
     pad_to_length: int | None = None,
 ) -> Batch:
-    """One padded batch: ``input_ids`` and ``attention_mask`` int64 [B, T], and so on.
+    """Builds a padded batch: ``input_ids`` and ``attention_mask`` int64 [B, T], etc.
 
-    T is the longest row, or ``pad_to_length`` (run_glue's ``--pad_to_max_length``).
+    T is the length of the longest row, or ``pad_to_length`` (run_glue's
+    ``--pad_to_max_length``).
     """
     return pad_batch(
         _packed(rows, row_ids),
@@ -107,7 +106,7 @@ def collate_padded(
 def pad_batch(
     batch: Batch, *, pad_token_id: int = 0, pad_to_length: int | None = None
 ) -> Batch:
-    """The padded form of a packed batch.
+    """Converts a packed batch to its padded form.
 
     Raises:
         InputError: a row is longer than ``pad_to_length``.
@@ -136,7 +135,7 @@ def pad_batch(
 
 
 def unpadded(row: Mapping[str, Any], where: int = 0) -> Mapping[str, Any]:
-    """A row without the padding that its ``attention_mask`` marks.
+    """Removes the padding of a row that its ``attention_mask`` marks.
 
     Keeps the span from the first token to the last one in all fields with one value per
     token. Keeps the mask only if it has zeros inside the span.
@@ -146,8 +145,8 @@ def unpadded(row: Mapping[str, Any], where: int = 0) -> Mapping[str, Any]:
         where: index of the row in its batch, for messages.
 
     Raises:
-        InputError: the mask is not one of 0 and 1 with the length of ``input_ids``, or
-            has no 1.
+        InputError: the mask is not 0 and 1 with the length of ``input_ids``, or has no
+            1.
 
     Example::
 
@@ -186,7 +185,7 @@ def unpadded(row: Mapping[str, Any], where: int = 0) -> Mapping[str, Any]:
 
 
 def unused_keys(row: Mapping[str, Any]) -> list[str]:
-    """Keys of a row that neither batches nor the training loss use."""
+    """Returns the keys of a row that neither batches nor the training loss use."""
     label = next((name for name in _LABELS if name in row), None)
     used = {"input_ids", "attention_mask", "token_type_ids", label, "sample_weight"}
     used |= set(SPAN)
@@ -194,11 +193,11 @@ def unused_keys(row: Mapping[str, Any]) -> list[str]:
 
 
 def collate_labels(rows: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
-    """Labels of rows; None if they have none.
+    """Collects the labels of rows; None if they have none.
 
-    One per row: [B], int64, or float32 if any is a float. One per token (masked
-    language modelling): int64 [total], one row after another. Several per row, as
-    arrays [1, L]: [B, L].
+    One label per row: [B], int64, or float32 if any is a float. One per token (masked
+    language modelling): int64 [total], row after row. Several per row, as arrays [1,
+    L]: [B, L].
     """
     name = _label_of(rows)
     if not _all_have(rows, name):
@@ -218,7 +217,7 @@ def collate_labels(rows: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
 
 
 def _places(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
-    """A field with one place in each row: int64 [B]."""
+    """Collects a field with one position per row: int64 [B]."""
     places = np.asarray([row[name] for row in rows])
     if places.ndim != 1 or places.dtype.kind not in "iu":
         raise InputError(
@@ -229,12 +228,12 @@ def _places(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
 
 
 def _label_of(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The key of the rows' labels."""
+    """Returns the key of the rows' labels."""
     return next((name for name in _LABELS if rows and name in rows[0]), "label")
 
 
 def _per_token(rows: Sequence[Mapping[str, Any]], name: str) -> list[np.ndarray]:
-    """A field with one number per token, each as long as the row's ids."""
+    """Collects a field with one number per token, each as long as the row's ids."""
     arrays = [_ids(row, name, where) for where, row in enumerate(rows)]
     for where, row in enumerate(rows):
         _check_length(row, name, where)

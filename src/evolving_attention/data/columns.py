@@ -1,8 +1,8 @@
-"""Which columns of a data set are text, and which one is the label.
+"""Chooses the text columns and the label column of a data set.
 
-The caller may name them. Otherwise ``label``, else ``labels``, is the label, and the
-text is ``sentence1`` and ``sentence2``, else the first two others, else the only one
-(run_glue's rule). Row numbers, columns of numbers and further label columns are never
+The caller may name them. Otherwise the label is ``label``, else ``labels``. The text is
+``sentence1`` and ``sentence2``, else the first two other columns, else the only one
+(run_glue's rule). Row numbers, numeric columns and further label columns are never
 text.
 """
 
@@ -17,7 +17,7 @@ from evolving_attention.errors import InputError
 
 __all__ = ["SAMPLE", "Columns", "choose_columns", "column_names", "dataset_columns"]
 
-SAMPLE = 200  # rows whose values tell numbers from text
+SAMPLE = 200  # number of rows inspected to distinguish numbers from text
 
 Sample = Callable[[Sequence[str]], Mapping[str, Sequence[Any]]]
 _PAIR = ("sentence1", "sentence2")
@@ -25,13 +25,13 @@ _INDEX = re.compile(  # "" and "Unnamed: 0" are pandas' index
     r"|unnamed: \d+|__index_level_\d+__|id|idx|index|uid|uuid|guid", re.IGNORECASE
 )
 _LABEL_LIKE = ("stars", "score", "rating", "target", "class", "grade", "y")
-_MOSTLY = 0.9  # a column whose values are numbers from this share on is no text
+_MOSTLY = 0.9  # from this share of numbers on, a column is not text
 
 
 class Columns(NamedTuple):
-    """The choice: one or two text columns in order, the label's name, all others.
+    """The chosen one or two text columns in order, the label's name, all other columns.
 
-    ``has_label``: whether there is a column of the label's name.
+    ``has_label``: whether a column of the label's name exists.
     """
 
     texts: tuple[str, ...]
@@ -54,11 +54,11 @@ def choose_columns(
     text_columns: Sequence[str] | str | None = None,
     label_column: str | None = None,
 ) -> Columns:
-    """Choose by the names, and by the values if the names do not decide.
+    """Chooses by name, and by value if the names do not decide.
 
     Args:
         names: all columns.
-        sample: from names to some values of each of these columns.
+        sample: maps each column name to some values of the column.
         text_columns: the text columns, if the caller names them.
         label_column: the label's column, if the caller names it.
     """
@@ -82,10 +82,10 @@ def dataset_columns(
     text_columns: Sequence[str] | str | None = None,
     label_column: str | None = None,
 ) -> Columns:
-    """The columns of a data set of any kind.
+    """Returns the columns of a data set of any kind.
 
     Raises:
-        InputError: not one or two text columns, or no such columns.
+        InputError: there are not one or two text columns, or a column is missing.
     """
     known = column_names(dataset)
     if text_columns is None:
@@ -107,7 +107,7 @@ def dataset_columns(
 
 
 def column_names(dataset: Any) -> list[str]:
-    """Columns of a data set of any kind: those of all rows together."""
+    """Returns the columns of a data set of any kind: the union over all rows."""
     names = getattr(dataset, "column_names", None)
     if names is not None:
         return list(names)
@@ -125,7 +125,7 @@ def column_names(dataset: Any) -> list[str]:
 
 
 def _guess(names: Sequence[str], label: str, sample: Sample) -> tuple[str, ...]:
-    """The first two columns that look like text; if there is none, of numbers."""
+    """Returns the first two text-like columns; if there are none, numeric ones."""
     usable = [
         name
         for name in names
@@ -144,13 +144,13 @@ def _guess(names: Sequence[str], label: str, sample: Sample) -> tuple[str, ...]:
 
 
 def _named_like(name: str, label: str) -> bool:
-    """Whether a column is called after the label: labels, label_text, gold_label."""
+    """Whether a column is named after the label: labels, label_text, gold_label."""
     name, label = name.lower(), label.lower()
     return "label" in name or name == f"{label}s" or name.startswith(f"{label}_")
 
 
 def _is_numeric(values: Sequence[Any]) -> bool:
-    """Whether values are no text: other types, or numbers spelled out."""
+    """Whether values are not text: other types, or numbers written as text."""
     filled = [v for v in values if v is not None and str(v).strip()]
     numbers = sum(not isinstance(v, str) or _is_number(v) for v in filled)
     return bool(filled) and numbers >= _MOSTLY * len(filled)

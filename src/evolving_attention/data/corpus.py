@@ -1,7 +1,8 @@
-"""A corpus: text files of documents, a sentence or paragraph in each line.
+"""A corpus: text files of documents, with a sentence or paragraph in each line.
 
-Documents are separated by blank lines, and end with their file. Files are plain UTF-8
-or gzip of it. Lines are read one at a time, so a corpus may be larger than memory.
+Documents are separated by blank lines, and end at the end of a file. Files are UTF-8
+text, plain or gzip. Lines are read one at a time, so a corpus may be larger than
+memory.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ __all__ = ["corpus_files", "corpus_lines", "corpus_texts"]
 
 
 def corpus_files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
-    """The files of a corpus, in order.
+    """Returns the files of a corpus, in order.
 
     Args:
-        paths: a file or folder, or several. Of a folder all files count, those of its
-            folders too, sorted by path; names that begin with a dot do not.
+        paths: a file or folder, or several. A folder stands for all files in it and its
+            subfolders, sorted by path, except names that begin with a dot.
 
     Raises:
         ConfigError: no path is given.
@@ -53,7 +54,7 @@ def corpus_files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
 
 
 def corpus_lines(files: Sequence[Path]) -> Iterator[str | None]:
-    """Lines without outer spaces, and None behind each document.
+    """Yields lines without outer spaces, and None after each document.
 
     Raises:
         DataError: a file cannot be read, or a line is not UTF-8 or too long; says file,
@@ -73,7 +74,7 @@ def corpus_lines(files: Sequence[Path]) -> Iterator[str | None]:
 
 
 class _Texts:
-    """The lines of files, from the first one in each iteration."""
+    """The lines of files; each iteration starts at the first line."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self.files = list(files)
@@ -83,5 +84,5 @@ class _Texts:
 
 
 def corpus_texts(files: Sequence[Path]) -> Iterable[str]:
-    """The lines alone, for training a tokenizer; they can be read several times."""
+    """Returns only the lines, for training a tokenizer; can be read several times."""
     return _Texts(files)

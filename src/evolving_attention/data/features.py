@@ -1,4 +1,4 @@
-"""Tokenises a data set once: flat arrays of the ids of all rows, read as dicts."""
+"""Tokenises a data set once: flat arrays of all rows' ids, read as dicts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evolving_attention.notices import say
 
 __all__ = ["LENGTH", "Features", "Truncation", "tokenize_dataset"]
 
-LENGTH = 128  # tokens of a text at most, where nothing else is asked for
+LENGTH = 128  # default maximum of tokens per text
 
 
 class _Tokenizer(Protocol):
@@ -26,11 +26,11 @@ class Features(PackedRows):
     """Token ids of N rows, stored flat.
 
     Args:
-        input_ids: int32 [total], the rows one after another.
-        offsets: int64 [N + 1], where each row begins.
+        input_ids: int32 [total], row after row.
+        offsets: int64 [N + 1], the start of each row.
         token_type_ids: int32 [total], or None.
-        labels: int64 or float32 [N], or None; int64 [N, L] of 0 and 1 where several of
-            L labels may hold.
+        labels: int64 or float32 [N], or None; int64 [N, L] of 0 and 1 if a row may have
+            several of L labels.
         label_names: names of the classes by id, or None.
 
     As a sequence, row i is ``{"input_ids": int32 array, …, "labels": scalar}``.
@@ -62,7 +62,7 @@ class Features(PackedRows):
             raise ShapeError(f"{len(labels)} labels for {rows} rows")
 
     def take(self, indices: Any) -> Features:
-        """These rows as a data set."""
+        """Returns these rows as a data set."""
         return Features(**self._gathered(indices), label_names=self.label_names)
 
     @overload
@@ -98,10 +98,11 @@ def tokenize_dataset(
             logged; None: the tokenizer's own limit.
         batch_size: rows per call of the tokenizer.
         said: earlier log lines, which are not repeated.
-        truncation: counts the truncated texts, which are then not logged.
+        truncation: counts the truncated texts; then they are not logged here.
 
     Raises:
-        InputError: a column is missing, a text is not text (the message names the row).
+        InputError: a column is missing, or a value is not text (the message names the
+            row).
     """
     if batch_size < 1:
         raise ConfigError(f"batch_size={batch_size}; expected a number ≥ 1")
@@ -148,7 +149,7 @@ class Truncation:
     rows = 0
 
     def add(self, encoded: Any) -> None:
-        """Count those of one call, by what our tokenizers or transformers' tell."""
+        """Count a call's truncated texts, for our tokenizers or transformers'."""
         cut = getattr(encoded, "truncated", None)
         if cut is None:
             encodings = getattr(encoded, "encodings", None) or ()
@@ -156,7 +157,7 @@ class Truncation:
         self.rows += sum(cut)
 
     def told(self, rows: int, limit: int) -> str:
-        """The log line."""
+        """Returns the log line."""
         return (
             f"{self.rows} of {rows} texts were truncated to {limit} tokens; raise "
             "tokenize_dataset(…, max_length=…) (--max_seq_length) to keep more"
@@ -164,7 +165,7 @@ class Truncation:
 
 
 def _place(dataset: Any) -> str:
-    """The data set's file, where it is known."""
+    """Returns the data set's file name as a message prefix, if known."""
     report = getattr(dataset, "report", None)
     return f"{report.file}: " if report is not None else ""
 

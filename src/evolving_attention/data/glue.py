@@ -1,8 +1,8 @@
 """GLUE from files: the official TSV layout, or JSON lines with the Hub's field names.
 
 Nothing is guessed or dropped silently: a row that does not fit its task's table is an
-error with file, line, column, reason and remedy, or, with ``bad_rows``, an entry in the
-data set's report.
+error with file, line, column, reason and what to do, or, with ``bad_rows``, an entry in
+the data set's report.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from evolving_attention.errors import ConfigError, DataError, InputError
 
 __all__ = ["TASKS", "GlueDataset", "GlueTask", "get_task", "in_domain", "load"]
 
-#: CoLA sources whose sentences are in the out-of-domain part of dev (516 of 1,043).
+#: CoLA sources of the out-of-domain sentences in dev (516 of 1,043).
 OUT_OF_DOMAIN_SOURCES = frozenset({"c-05", "clc95", "j_71", "s_97", "swb04", "w_80"})
 
 _SUFFIXES = (".tsv", ".jsonl", ".json")
@@ -39,8 +39,8 @@ class GlueDataset(TableDataset):
     """One split of one task: :class:`TableDataset` with ``task`` and ``split``.
 
     Rows are ``{text fields, "label": int or float, "idx": int}`` with the Hub's field
-    names; CoLA also keeps ``source``. ``idx`` counts the file's rows from 0, rejected
-    ones included. Unlabelled test rows have label -1.
+    names; CoLA also keeps ``source``. ``idx`` counts the file's rows from 0, including
+    rejected ones. Unlabelled test rows have label -1.
     """
 
     def __init__(
@@ -81,8 +81,8 @@ def load(
 
     Args:
         task: one of ``TASKS`` (``"cola"``, ``"sst2"``, …; ``"ax"`` has only ``test``).
-        data_dir: the task's folder, or a folder that holds it under its official name
-            (``GLUE/`` with ``GLUE/CoLA/train.tsv``).
+        data_dir: the task's folder, or a folder that contains it under its official
+            name (``GLUE/`` with ``GLUE/CoLA/train.tsv``).
         splits: any of train, dev, test; for MNLI also dev_matched, dev_mismatched,
             test_matched, test_mismatched (``dev`` is dev_matched there).
             ``validation…`` is another name of ``dev…``.
@@ -94,7 +94,7 @@ def load(
 
     Raises:
         DataError: a file is missing or unusable, or a row is bad.
-        ConfigError: task, split or bad_rows is not known.
+        ConfigError: task, split or bad_rows is unknown.
 
     Example::
 
@@ -108,7 +108,7 @@ def load(
 
 
 def in_domain(dataset: TableDataset) -> np.ndarray:
-    """Which rows of CoLA are in-domain: bool [rows].
+    """Returns which rows of CoLA are in-domain: bool [rows].
 
     CoLA's dev set joins 527 sentences from the sources of the training set (first)
     and 516 from six other sources; published single-set results often use only the
@@ -175,7 +175,7 @@ def _load_split(
 
 
 def _find_file(task: GlueTask, data_dir: Path, split: str) -> Path:
-    """The file of a split: <data_dir>/<official name>/, or data_dir itself."""
+    """Finds the file of a split in <data_dir>/<official name>/, or in data_dir."""
     if not data_dir.is_dir():
         raise DataError(
             f"no such folder; expected the folder of task {task.name} or one that "
@@ -188,7 +188,7 @@ def _find_file(task: GlueTask, data_dir: Path, split: str) -> Path:
     for place in (*places, data_dir):
         for stem in stems:
             if (task.name, stem) == ("ax", "test") and place.name not in task_folders:
-                continue  # the test set of another task
+                continue  # another task's test set
             for suffix in _SUFFIXES:
                 if (path := place / f"{stem}{suffix}").is_file():
                     return path
@@ -203,8 +203,8 @@ def _find_file(task: GlueTask, data_dir: Path, split: str) -> Path:
 
 
 def _file_stems(task: GlueTask, split: str) -> tuple[str, ...]:
-    """Names, without suffix, that the file of a split may have."""
-    if task.name == "mnli":  # subsets of MNLI are often one dev set
+    """Returns names, without suffix, that the file of a split may have."""
+    if task.name == "mnli":  # MNLI subsets often have a single dev set
         plain = split.removesuffix("_matched")
         if plain in ("dev", "test"):
             return (f"{plain}_matched", plain)
@@ -214,7 +214,7 @@ def _file_stems(task: GlueTask, split: str) -> tuple[str, ...]:
 
 
 def _label_parser(task: GlueTask, is_test: bool) -> Callable[[Any], int | float | None]:
-    """A function from a field to the label's value; None if it is no label."""
+    """Returns a function from a field to the label's value; None: not a label."""
     if task.label_names is None:
 
         def score(field: Any) -> float | None:
@@ -252,7 +252,7 @@ class _RowCheck:
         parse: Callable[[Any], int | float | None] | None,
         is_test: bool,
     ) -> int | float | None:
-        """The row's label (-1 without labels), or None after rejecting it."""
+        """Returns the row's label (-1 without labels), or None after rejecting it."""
         if not texts_are_good(record, self.texts, self.collector, empty=is_test):
             return None
         if parse is None:

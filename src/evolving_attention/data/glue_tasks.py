@@ -36,11 +36,11 @@ class GlueTask(Labelled):
         tsv_text: the same fields' names in the official files.
         tsv_label: label column of the official training and dev files.
         label_names: class names by id, as on the Hub; None for regression.
-        tsv_labels: how the official files write the classes, by id.
-        leaderboard: how the leaderboard wants the classes written, by id.
+        tsv_labels: spelling of the classes in the official files, by id.
+        leaderboard: spelling of the classes on the leaderboard, by id.
         metrics: metric keys, as Hugging Face names them.
         test_sizes: leaderboard file name to number of test rows.
-        header: columns of the training and dev files, where they have no header line.
+        header: columns of the training and dev files, if they have no header line.
         extra: further columns kept from training and dev files.
     """
 
@@ -191,12 +191,12 @@ _ALL = (
     ),
 )
 
-#: The nine tasks and ``ax``, the diagnostic set that a model of MNLI predicts.
+#: The nine tasks and ``ax``, the diagnostic set that an MNLI model predicts.
 TASKS: dict[str, GlueTask] = {task.name: task for task in _ALL}
 
 
 def get_task(name: str) -> GlueTask:
-    """The task of this name; case, ``-`` and ``_`` do not matter (``STS-B``, ``stsb``).
+    """Returns the task by name; ignores case, ``-`` and ``_`` (``STS-B``, ``stsb``).
 
     Raises:
         ConfigError: no GLUE task has this name.

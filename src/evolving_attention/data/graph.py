@@ -1,4 +1,4 @@
-"""Graphs: nodes and edges from matrices and lists, checked, sorted once."""
+"""Graphs: nodes and edges from matrices and lists, checked, and sorted once."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _Self = TypeVar("_Self", bound="Graph")
 class Graph:
     """Nodes 0 to ``num_nodes`` − 1 and the edges between them.
 
-    Edge e goes from ``sources[e]`` to ``targets[e]``: the target sees the source. An
-    undirected edge is two edges. Several edges between two nodes count one by one; a
-    node may have none, and an edge to itself. Edges are sorted by their target; those
-    of one target stay in the order in which they are given.
+    Edge e goes from ``sources[e]`` to ``targets[e]``: the target attends to the source.
+    An undirected edge is two edges. Parallel edges between two nodes are kept and count
+    separately; a node may have no edges, or an edge to itself. Edges are sorted by
+    target; edges with the same target keep the given order.
 
     Args:
         sources, targets: [edges] integers.
-        num_nodes: how many nodes there are; None: the greatest number and one.
-        symmetric: whether every edge is expected to have its counterpart; that is
-            checked, and an edge without one refused.
+        num_nodes: number of nodes; None: the greatest node number plus one.
+        symmetric: whether every edge must have its reverse edge; this is checked, and
+            an edge without one is refused.
 
     Attributes:
-        num_nodes, num_edges: how many there are.
-        edges: the same as ``F.Edges``, sorted once.
+        num_nodes, num_edges: number of nodes and of edges.
+        edges: the edges as ``F.Edges``, sorted once.
 
     Raises:
-        InputError: a number is negative or of no node, or symmetry was promised and is
-            not there; names the edge.
+        InputError: a number is negative or not a node, or an edge of a symmetric graph
+            has no reverse edge; names the edge.
         ShapeError: the two lists differ in length, or have several axes.
-        DTypeError: numbers are no integers.
+        DTypeError: the numbers are not integers.
 
     Example:
         >>> import evolving_attention as ea
@@ -83,19 +83,20 @@ class Graph:
         *,
         symmetric: bool = False,
     ) -> _Self:
-        """A graph from any of the usual forms.
+        """Builds a graph from any of the usual forms.
 
         Args:
-            value: a graph; a sparse matrix or array of SciPy, [nodes, nodes], whose
-                entries (i, j) other than 0 are edges from i to j; PyTorch Geometric's
+            value: a graph; a sparse SciPy matrix or array, [nodes, nodes], whose
+                nonzero entries (i, j) are edges from i to j; PyTorch Geometric's
                 ``edge_index`` [2, edges], sources before targets; or a list of pairs
-                (source, target), [edges, 2]. Two by two is an ``edge_index``.
-            num_nodes: as above; with a matrix, its size.
-            symmetric: as above.
+                (source, target), [edges, 2]. A 2 × 2 value is read as an
+                ``edge_index``.
+            num_nodes: as in the constructor; for a matrix, its size.
+            symmetric: as in the constructor.
 
         Raises:
-            InputError, ShapeError, DTypeError: it is none of these, or an edge is
-                wrong; says which.
+            InputError, ShapeError, DTypeError: the value is none of these, or an edge
+                is wrong; says which.
         """
         if isinstance(value, cls):
             if num_nodes not in (None, value.num_nodes):
@@ -130,7 +131,7 @@ class Graph:
                 f"graph: a matrix of shape {matrix.shape}, expected "
                 f"({expected}, {expected}): a row and a column for each node"
             )
-        entries = matrix.tocsr().tocoo()  # the sum of entries at one place is one
+        entries = matrix.tocsr().tocoo()  # sums duplicate entries into one
         values = np.asarray(entries.data)
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             at = int(np.argmin(np.isfinite(values)))
@@ -141,11 +142,11 @@ class Graph:
         there = np.asarray(values != 0)
         return cls(entries.row[there], entries.col[there], rows, symmetric=symmetric)
 
-    # --- what there is ------------------------------------------------------------
+    # --- contents -----------------------------------------------------------------
 
     @property
     def num_edges(self) -> int:
-        """How many edges there are."""
+        """Number of edges."""
         return len(self._sources)
 
     @property
@@ -154,9 +155,9 @@ class Graph:
         return np.stack([self._sources, self._targets])
 
     def with_self_loops(self) -> Graph:
-        """The graph in which every node has one edge to itself, behind its others.
+        """Returns the graph with exactly one self loop per node, after its other edges.
 
-        Those that are there are replaced, as PyTorch Geometric does. Made once.
+        Existing self loops are replaced, as in PyTorch Geometric. The result is cached.
         """
         if self._looped is None:
             kept = self._sources != self._targets
@@ -194,10 +195,10 @@ class Graph:
 
 
 def sparse_rows(matrix: Any) -> tuple[Array, Edges]:
-    """A sparse matrix of SciPy as its values and the places where they stand.
+    """Converts a sparse SciPy matrix to its values and their positions.
 
     Returns:
-        float values [count] row by row, and edges from column to row.
+        The float values [count], row by row, and edges from column to row.
     """
     rows = matrix.tocsr()
     values = np.asarray(rows.data)

@@ -1,4 +1,4 @@
-"""Graphs in .npz files: features, classes, edges and the parts of a split."""
+"""Graphs in .npz files: features, classes, edges and the split into parts."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")
 
 @dataclass(frozen=True)
 class GraphData:
-    """One graph with what is known of its nodes.
+    """One graph and the data of its nodes.
 
     Attributes:
-        x: features, [nodes, features]; an array, or a sparse matrix of SciPy.
+        x: features, [nodes, features]; an array, or a sparse SciPy matrix.
         graph: the edges.
         y: [nodes] classes, or None.
-        parts: by name, ``train``, ``validation`` and ``test``: numbers of nodes, or
-            booleans for each; those that the file has.
+        parts: ``train``, ``validation`` and ``test``, those that the file has: numbers
+            of nodes, or a boolean for each node.
     """
 
     x: Any
@@ -44,12 +44,12 @@ def load_npz(
 
     Args:
         path: a file with the arrays ``edge_index`` [2, edges] or ``edges`` [edges, 2],
-            sources before targets; ``x`` [nodes, features], or the parts of a sparse
-            matrix in compressed rows, ``x_data``, ``x_indices``, ``x_indptr`` and
-            ``x_shape``; and, if they are known, ``y`` [nodes] and for train, val and
-            test ``…_idx`` (numbers of nodes) or ``…_mask`` (booleans, or 0 and 1).
-        undirected: add the counterpart of every edge, unless it is there.
-        normalize: scale each row of features so that its absolute values add up to 1.
+            sources before targets; ``x`` [nodes, features], or a sparse matrix in
+            compressed-row format, ``x_data``, ``x_indices``, ``x_indptr`` and
+            ``x_shape``; and optionally ``y`` [nodes] and for train, val and test
+            ``…_idx`` (numbers of nodes) or ``…_mask`` (booleans, or 0 and 1).
+        undirected: add the reverse of every edge that lacks it.
+        normalize: scale each row of features so that its absolute values sum to 1.
 
     Raises:
         DataError: the file cannot be read, or an array is missing or wrong.
@@ -81,7 +81,7 @@ def load_npz(
 
 
 def _mask(given: Array, count: int, name: str, file: Path) -> Array:
-    """Booleans, which old files have as 0 and 1."""
+    """Returns a mask as booleans; old files store 0 and 1."""
     whole = given.dtype.kind in "biu" and bool(np.isin(given, (0, 1)).all())
     if given.shape != (count,) or not whole:
         raise DataError(

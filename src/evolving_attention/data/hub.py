@@ -1,4 +1,4 @@
-"""GLUE from the Hub, by the ``datasets`` library if it is installed."""
+"""Loads GLUE from the Hub, by the ``datasets`` library if it is installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REPOSITORY = "nyu-mll/glue"
 def load_hub(
     task: str, splits: str | Iterable[str] = ("train", "dev")
 ) -> list[GlueDataset]:
-    """Splits of a GLUE task from the Hub (or the library's cache of it).
+    """Loads splits of a GLUE task from the Hub (or from the library's cache).
 
     Split names are those of :func:`evolving_attention.data.glue.load`.
 

@@ -1,4 +1,4 @@
-"""Reads picture files with Pillow, and folders with a folder of pictures per class."""
+"""Reads picture files with Pillow, and folders with one subfolder per class."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SUFFIXES = (
 )
 MOST_PIXELS = 89_478_485  # Pillow's own limit: a quarter of a gibibyte of RGB
 _BROKEN = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error)
-_WIDE = 65_535 // 255  # 16 bits of a sample as 8
+_WIDE = 65_535 // 255  # divisor that converts 16-bit samples to 8 bits
 
 
 def pillow(module: str = "Image") -> Any:
-    """A module of Pillow.
+    """Imports a module of Pillow.
 
     Raises:
         MissingExtraError: Pillow is not installed.
@@ -35,18 +35,18 @@ def pillow(module: str = "Image") -> Any:
 
 
 def decode(source: Any, where: str) -> Array:
-    """A picture as uint8 [height, width, 3], red, green, blue.
+    """Decodes a picture to uint8 [height, width, 3], red, green, blue.
 
-    The rotation that a camera has noted is applied; palettes, grey, CMYK and 16-bit
-    samples become RGB of 8 bits; what is transparent becomes white.
+    The rotation recorded by the camera is applied; palettes, grey, CMYK and 16-bit
+    samples become 8-bit RGB; transparent pixels are blended with white.
 
     Args:
         source: a path, the bytes of a file, or Pillow's ``Image``.
         where: the picture's name in messages: its file, or ``X[3]``.
 
     Raises:
-        DataError: the file is missing, damaged, cut off, animated, has more than
-            89,478,485 pixels, or samples of neither 8 nor 16 bits.
+        DataError: the file is missing, damaged, truncated, animated, has more than
+            89,478,485 pixels, or samples that are neither 8 nor 16 bits wide.
         MissingExtraError: Pillow is not installed.
     """
     image_module = pillow()
@@ -54,7 +54,7 @@ def decode(source: Any, where: str) -> Array:
     if not isinstance(source, image_module.Image):
         image = _opened(source, where)
     frames = getattr(image, "n_frames", 1)
-    if frames > 1 and image.format != "MPO":  # a photograph with its thumbnails
+    if frames > 1 and image.format != "MPO":  # MPO: a photograph with its thumbnails
         raise DataError(
             f"{frames} pictures in one file (animated), expected one; save one of them "
             "as a file of its own",
@@ -108,10 +108,10 @@ def _bomb(found: str, where: str) -> DataError:
 
 
 def _is_16_bit(image: Any) -> bool:
-    """Whether the samples of mode I have 16 bits in the file."""
+    """Whether samples of mode I have 16 bits in the file."""
     if image.format == "TIFF":
         return bool(max(image.tag_v2.get(258, (1,))) <= 16)  # BitsPerSample
-    return image.format in ("PNG", "PPM")  # they have no more
+    return image.format in ("PNG", "PPM")  # these formats have at most 16 bits
 
 
 def _as_rgb(image: Any, where: str) -> Array:
@@ -138,9 +138,9 @@ def _depth(mode: str, where: str) -> DataError:
 
 
 def pictures(folder: Path) -> list[Path]:
-    """The picture files of a folder and of its folders, in order of their paths.
+    """Returns the picture files of a folder and its subfolders, in order of paths.
 
-    They are known by their suffix; names that begin with a dot are left out.
+    Pictures are recognised by their suffix; names that begin with a dot are left out.
     """
     return sorted(
         path
@@ -151,10 +151,10 @@ def pictures(folder: Path) -> list[Path]:
 
 
 def loose(root: Path) -> list[Path]:
-    """The pictures of a folder that are in no folder of it; [] if all are in folders.
+    """Returns pictures directly in a folder; [] if all are in subfolders.
 
     Raises:
-        DataError: some are and some are not; names the first that is not.
+        DataError: only some are in subfolders; names the first one that is not.
     """
     found = pictures(root)
     alone = [path for path in found if path.parent == root]
@@ -170,17 +170,17 @@ def loose(root: Path) -> list[Path]:
 def class_folders(
     root: Path, known: Sequence[str] | None = None
 ) -> tuple[list[Path], list[str]]:
-    """Picture files and the class of each, from a folder with a folder per class.
+    """Returns picture files and classes, from a folder with a subfolder per class.
 
-    The pictures of a class may lie in folders of their own.
+    The pictures of a class may be in further subfolders.
 
     Args:
         root: the folder.
-        known: names of classes that may occur; None: any.
+        known: class names that may occur; None: any.
 
     Raises:
-        DataError: there is no such folder, it has no folders or fewer than two (where
-            any class may occur), a class has no picture, or is not known.
+        DataError: the folder is missing or has no subfolders, or fewer than two (if any
+            class may occur); a class has no picture, or is unknown.
     """
     if not root.is_dir():
         raise DataError(

@@ -1,8 +1,8 @@
-"""Changes of pictures: resize, crop, flip, cut out, normalise; Pillow and NumPy alone.
+"""Transforms of pictures: resize, crop, flip, cut out, normalise; in Pillow and NumPy.
 
 A picture is an array [height, width, channels], uint8 from 0 to 255 or float32. A
-transform is a frozen object that is called with a picture and a generator of random
-numbers, so that the same generator gives the same result.
+transform is a frozen object; it is called with a picture and a random generator, so the
+same generator state gives the same result.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ Size = Sequence[int]
 
 
 def resized(picture: Array, size: Size) -> Array:
-    """The whole picture at (height, width), bilinear, averaged where it shrinks.
+    """Resizes the whole picture to (height, width), bilinear, with averaging to shrink.
 
     Args:
         picture: [height, width, channels], uint8 or float32.
-        size: of the result.
+        size: size of the result.
 
     Returns:
-        Of the picture's type.
+        The resized picture, with the same dtype.
     """
     height, width = size
     if picture.shape[:2] == (height, width):
@@ -97,8 +97,8 @@ class Resize:
 
     Args:
         size: (height, width).
-        keep_shape: keep the ratio of the sides; the result is larger along one of them,
-            for a crop behind it.
+        keep_shape: keep the aspect ratio; the result is larger than ``size`` along one
+            side, to be cropped afterwards.
     """
 
     size: list[int]
@@ -109,7 +109,7 @@ class Resize:
         _check_size("Resize: size", self.size)
 
     def __call__(self, picture: Array, rng: np.random.Generator) -> Array:
-        """The resized picture."""
+        """Returns the resized picture."""
         _check_picture(self, picture)
         height, width = self.size
         if self.keep_shape:
@@ -121,10 +121,10 @@ class Resize:
 
 @dataclass(frozen=True)
 class CenterCrop:
-    """The middle part of ``size``.
+    """The central part of ``size``.
 
     Raises:
-        ShapeError: the picture is smaller.
+        ShapeError: the picture is smaller than ``size``.
     """
 
     size: list[int]
@@ -134,7 +134,7 @@ class CenterCrop:
         _check_size("CenterCrop: size", self.size)
 
     def __call__(self, picture: Array, rng: np.random.Generator) -> Array:
-        """The part of the picture."""
+        """Returns the part of the picture."""
         _check_picture(self, picture)
         _check_fits("CenterCrop", self.size, picture)
         top = (picture.shape[0] - self.size[0]) // 2
@@ -144,14 +144,14 @@ class CenterCrop:
 
 @dataclass(frozen=True)
 class RandomCrop:
-    """A part of ``size`` at a random place of the picture with a margin of zeros.
+    """A part of ``size`` at a random position of the picture padded with zeros.
 
     Args:
         size: (height, width).
-        padding: pixels of the margin on each side.
+        padding: pixels of the zero padding on each side.
 
     Raises:
-        ShapeError: the picture with its margin is smaller.
+        ShapeError: the padded picture is smaller than ``size``.
     """
 
     size: list[int]
@@ -163,7 +163,7 @@ class RandomCrop:
         _check("RandomCrop: padding", self.padding, self.padding >= 0, "0 or more")
 
     def __call__(self, picture: Array, rng: np.random.Generator) -> Array:
-        """The part of the picture."""
+        """Returns the part of the picture."""
         _check_picture(self, picture)
         if self.padding:
             margin = (self.padding, self.padding)
@@ -178,8 +178,9 @@ class RandomCrop:
 class RandomResizedCrop:
     """A random part, resized to ``size`` (Szegedy et al., CVPR 2015).
 
-    The part has a share of the area from ``scale`` and a ratio of width to height from
-    ``ratio``, evenly in its logarithm; after ten parts that do not fit, the whole.
+    The part's share of the area is drawn from ``scale``; its ratio of width to height
+    is drawn from ``ratio``, uniformly in the logarithm. After ten parts that do not
+    fit, the whole picture is used.
     """
 
     size: list[int]
@@ -195,7 +196,7 @@ class RandomResizedCrop:
         _check("RandomResizedCrop: ratio", self.ratio, good, "0 < least <= most")
 
     def __call__(self, picture: Array, rng: np.random.Generator) -> Array:
-        """The resized part of the picture."""
+        """Returns the resized part of the picture."""
         _check_picture(self, picture)
         rows, columns = picture.shape[:2]
         for _ in range(10):
@@ -213,7 +214,7 @@ class RandomResizedCrop:
 
 @dataclass(frozen=True)
 class HorizontalFlip:
-    """Exchange left and right with probability ``p``."""
+    """Swap left and right with probability ``p``."""
 
     p: float = 0.5
 
@@ -222,7 +223,7 @@ class HorizontalFlip:
         _check("HorizontalFlip: p", self.p, 0 <= self.p <= 1, "a number from 0 to 1")
 
     def __call__(self, picture: Array, rng: np.random.Generator) -> Array:
-        """The picture or its mirror image."""
+        """Returns the picture or its mirror image."""
         _check_picture(self, picture)
         return picture[:, ::-1] if rng.random() < self.p else picture
 
@@ -232,7 +233,7 @@ class Cutout:
     """Set a square around a random pixel to 0 (DeVries and Taylor, 2017).
 
     Args:
-        side: pixels of its side; what lies outside of the picture is lost.
+        side: side of the square in pixels; parts outside the picture are ignored.
     """
 
     side: int
@@ -242,7 +243,7 @@ class Cutout:
         _check("Cutout: side", self.side, self.side >= 1, "1 or more")
 
     def __call__(self, picture: Array, rng: np.random.Generator) -> Array:
-        """A copy of the picture with the square."""
+        """Returns a copy of the picture with the square set to 0."""
         _check_picture(self, picture)
         row, column = (int(rng.integers(n)) for n in picture.shape[:2])
         top, left = row - self.side // 2, column - self.side // 2
@@ -259,8 +260,8 @@ class Normalize:
     """(x - mean) / deviation of each channel, as float32.
 
     Args:
-        mean: of each channel, in the units of the pixels.
-        deviation: likewise, above 0.
+        mean: mean of each channel, in the units of the pixels.
+        deviation: standard deviation of each channel, above 0.
     """
 
     mean: list[float]
@@ -274,7 +275,7 @@ class Normalize:
         )
 
     def __call__(self, picture: Array, rng: np.random.Generator) -> Array:
-        """The normalised picture."""
+        """Returns the normalised picture."""
         _check_picture(self, picture)
         if picture.shape[2] != len(self.mean):
             raise ShapeError(
@@ -290,13 +291,13 @@ class Normalize:
 
 
 class Compose:
-    """Several transforms, one behind the other."""
+    """Several transforms, applied one after the other."""
 
     def __init__(self, transforms: Sequence[Transform]) -> None:
         self.transforms = list(transforms)
 
     def __call__(self, picture: Array, rng: np.random.Generator) -> Array:
-        """The result of the last one."""
+        """Returns the result of the last transform."""
         for transform in self.transforms:
             picture = transform(picture, rng)
         return picture

@@ -24,21 +24,21 @@ _FORMS = (
     "pictures, of files or of Pillow's images, or a folder with a folder per class"
 )
 _MOST_CHANNELS = 64
-_FIRST = (1, 3, 4)  # channels of pictures that come with the channels first
+_FIRST = (1, 3, 4)  # number of channels that identifies channels-first pictures
 _THREADS = min(4, os.cpu_count() or 1)
 
 
 @dataclass
 class Pictures:
-    """Pictures of one kind, each read and checked.
+    """Pictures of one kind, all read and checked.
 
     Attributes:
         pixels: each [height, width, channels], uint8 or float32.
-        names: of each in messages: its file, or ``X[3]``.
-        labels: of each, from the names of its folder; None: nothing says.
-        numbers: index of each among all that were given.
-        skipped: (name, reason) of those that cannot be used, where asked.
-        total: how many were given.
+        names: name of each picture in messages: its file, or ``X[3]``.
+        labels: label of each picture, from its folder's name; None: unknown.
+        numbers: index of each picture among all that were given.
+        skipped: (name, reason) of unusable pictures, if skipping is on.
+        total: number of given pictures.
     """
 
     pixels: list[Array]
@@ -50,16 +50,16 @@ class Pictures:
 
     @property
     def channels(self) -> int:
-        """Channels of every picture."""
+        """Number of channels of every picture."""
         return int(self.pixels[0].shape[2])
 
     @property
     def in_bytes(self) -> bool | None:
-        """Whether pixels go from 0 to 255 (uint8); None: their values do not tell.
+        """Whether pixels go from 0 to 255 (uint8); None: the values do not decide.
 
-        False: floats, all up to 1 or some below 0.
+        False: floats, either all at most 1 or some below 0.
         """
-        if self.pixels[0].dtype == np.uint8:  # the first picture mostly tells
+        if self.pixels[0].dtype == np.uint8:  # usually the first picture decides
             return True if any(one.max() > 1 for one in self.pixels) else None
         least = min(float(one.min()) for one in self.pixels)
         most = max(float(one.max()) for one in self.pixels)
@@ -75,25 +75,25 @@ def read_pictures(
     least: tuple[int, int] = (1, 1),
     size: tuple[int, int] | None = None,
 ) -> Pictures:
-    """Every picture of a collection, decoded by several threads.
+    """Reads every picture of a collection, decoded by several threads.
 
     Args:
         collection: an array [n, height, width] or [n, height, width, channels] of
             uint8, of other integers from 0 to 255, of booleans or of floats; a list of
-            such pictures, of paths or of Pillow's images; a folder with pictures, or
-            with a folder for each class, whose pictures may lie in folders of their
-            own; or an npz file. Or what this function returned, to check or to resize
-            it once more.
-        name: its name in messages.
+            such pictures, of paths or of Pillow images; a folder with pictures, or with
+            a subfolder for each class, which may contain further subfolders; or an npz
+            file. A result of this function is accepted too, to check or to resize it
+            again.
+        name: name of the collection in messages.
         classes: names of folders that may occur; None: any.
-        skip: leave out pictures that cannot be used, in place of an error.
-        least: (height, width) of the smallest picture to take.
-        size: resize pictures to it right after they are read; None: keep theirs.
+        skip: leave out unusable pictures instead of raising an error.
+        least: (height, width) of the smallest accepted picture.
+        size: resize pictures to this size right after reading; None: keep their size.
 
     Raises:
         DataError: a file or a folder cannot be used; names it.
         ShapeError, DTypeError, InputError: an array cannot be used; names the index.
-        MissingExtraError: Pillow is not installed, which files need.
+        MissingExtraError: Pillow is not installed, but needed for files.
     """
     items, names, labels = _items(collection, name, classes)
     if not len(items):
@@ -129,16 +129,16 @@ def read_pictures(
 
 
 def read_npz(path: str | Path) -> tuple[Array, Array | None]:
-    """Pictures and labels of an npz file: ``X`` or ``images``, and ``y`` or ``labels``.
+    """Reads pictures and labels of an npz file: ``X`` (``images``), ``y`` (``labels``).
 
     Raises:
-        DataError: there is no such file, it is damaged, or has no pictures.
+        DataError: the file is missing, damaged, or has no pictures.
     """
     file = Path(path)
     try:
         with np.load(file, allow_pickle=False) as held:
             arrays = {key: held[key] for key in held.files}
-    except Exception as error:  # zip, zlib, pickle and format errors of many kinds
+    except Exception as error:  # zip, zlib, pickle and format errors of many classes
         raise DataError(
             f"cannot be read ({error}), expected an npz file of numbers as "
             "numpy.savez(file, X=pictures, y=labels) writes it",
@@ -160,7 +160,7 @@ def read_npz(path: str | Path) -> tuple[Array, Array | None]:
 def _items(
     collection: Any, name: str, classes: Sequence[str] | None
 ) -> tuple[Any, list[str], list[str] | None]:
-    """The pictures as they are given, their names, and their labels if folders tell."""
+    """Returns the pictures as given, their names, and labels if folders define them."""
     if isinstance(collection, Pictures):
         return collection.pixels, collection.names, collection.labels
     if isinstance(collection, (str, os.PathLike)):
@@ -194,7 +194,7 @@ def _items(
 
 
 def _one(item: Any, where: str) -> Array:
-    """A picture as [height, width, channels]."""
+    """Reads a picture as [height, width, channels]."""
     if isinstance(item, (str, os.PathLike, bytes)) or hasattr(item, "getexif"):
         return decode(item, where)
     array = np.asarray(item)
@@ -209,7 +209,7 @@ def _one(item: Any, where: str) -> Array:
 def _checked(
     picture: Array, where: str, least: tuple[int, int], size: tuple[int, int] | None
 ) -> Array:
-    """As uint8 or float32, finite, and large enough."""
+    """Returns a checked picture: uint8 or float32, finite, and large enough."""
     height, width, channels = picture.shape
     if height in _FIRST and width == channels and channels not in _FIRST:
         raise ShapeError(
@@ -252,7 +252,7 @@ def _checked(
 
 
 def small(picture: Array, where: str, least: tuple[int, int]) -> str:
-    """What is wrong with a picture below ``least``."""
+    """Returns the error text for a picture smaller than ``least``."""
     return (
         f"{where}: {picture.shape[0]} x {picture.shape[1]} pixels (height x width), "
         f"expected at least {least[0]} x {least[1]}, a patch (patch_size); leave it out"
@@ -275,15 +275,16 @@ def _check_channels(pixels: Sequence[Array], names: Sequence[str]) -> None:
 
 
 class ImageRows:
-    """N pictures of one size, a data set for the Trainer.
+    """N pictures of one size, as a data set for the Trainer.
 
     Args:
         pixels: [N, height, width, channels], uint8 or float32.
         change: the transform of every picture, to float32 [height, width, channels].
-        tokens: rows of the model's maps for a picture, which plan the memory.
+        tokens: rows of the model's maps per picture, for planning memory.
         labels: classes int64 [N], or None.
-        seed: of the transform's random numbers: they are a function of the seed, the
-            picture and the number of times it was read, in any order of reading.
+        seed: seed of the transform's random numbers. They are a function of the seed,
+            the picture and the number of times it was read, independent of the reading
+            order.
     """
 
     unit = "pictures with maps of {:,} rows"
@@ -313,11 +314,11 @@ class ImageRows:
 
     @property
     def lengths(self) -> Array:
-        """Rows of the maps of each picture, int64 [N]."""
+        """Rows of the model's maps per picture, int64 [N]."""
         return np.full(len(self), self._tokens, np.int64)
 
     def gather(self, indices: Any) -> Batch:
-        """The batch of these pictures, float32 [B, channels, height, width]."""
+        """Returns the batch of these pictures, float32 [B, channels, height, width]."""
         indices = np.asarray(indices, dtype=np.int64)
         changed = [self._changed(int(i)) for i in indices]
         self._reads[indices] += 1
@@ -334,7 +335,7 @@ class ImageRows:
         return self._change(self.pixels[i], np.random.Generator(bits))
 
     def bare(self, indices: Any) -> Batch:
-        """The batch without a draw that counts."""
+        """Returns the batch without counting as a read in the random numbers."""
         reads = self._reads.copy()
         found = self.gather(indices)
         self._reads = reads
@@ -343,7 +344,7 @@ class ImageRows:
     def take(
         self, indices: Any, change: Callable[..., Array] | None = None
     ) -> ImageRows:
-        """These pictures as a data set, with another transform if one is given."""
+        """Returns these pictures as a data set, optionally with another transform."""
         labels = None if self.labels is None else self.labels[indices]
         return ImageRows(
             self.pixels[indices],
@@ -354,7 +355,7 @@ class ImageRows:
         )
 
     def fingerprint(self) -> str:
-        """A hash of all pictures and labels."""
+        """Returns a hash of all pictures and labels."""
         rows = ({"pixels": one} for one in self.pixels)
         labels = [] if self.labels is None else [{"labels": self.labels}]
         return digest(len(self), [*rows, *labels])

@@ -1,4 +1,4 @@
-"""Objects of a JSON file: JSON lines, or one array of objects, with their places."""
+"""Objects of a JSON file: JSON lines, or one array of objects, with their positions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _constant(name: str) -> None:
 
 
 def decoder() -> json.JSONDecoder:
-    """A decoder that refuses repeated keys and numbers that are not JSON's."""
+    """Returns a decoder that refuses repeated keys and numbers that are not JSON."""
     return _DECODER
 
 
@@ -65,7 +65,7 @@ def read_objects(
 def _array(
     path: Path, collector: RowCollector
 ) -> Iterator[tuple[int, int, str, dict[str, Any]]]:
-    """Objects of a file that is one JSON array; a syntax error ends the file."""
+    """Yields objects of a file that is one JSON array; a syntax error ends the file."""
     with open_file(path) as handle:
         raw = handle.read(MAX_ARRAY_BYTES + 1)
     if len(raw) > MAX_ARRAY_BYTES:
@@ -103,7 +103,7 @@ def _array(
 
 
 def unclean(text: str) -> str:
-    """Why a decoded JSON string cannot be used, or an empty string."""
+    """Returns why a decoded JSON string cannot be used, or an empty string."""
     if len(text) > MAX_LINE_CHARS:
         return f"has {len(text)} characters; at most {MAX_LINE_CHARS} are taken"
     if "\0" in text:

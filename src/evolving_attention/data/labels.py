@@ -1,4 +1,4 @@
-"""Names of classes: what a task, a data set or a trained model knows of its labels."""
+"""Class names: the labels of a task, a data set or a trained model."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Labelled:
 
 @dataclass(frozen=True)
 class KnownLabels(Labelled):
-    """The labels of a trained model, where no training set tells them."""
+    """The labels of a trained model, used when no training set defines them."""
 
     label_names: tuple[str, ...] | None
     text_columns: Sequence[str] | None = None
@@ -49,15 +49,15 @@ class KnownLabels(Labelled):
 
 
 def known_labels(config: Mapping[str, Any]) -> KnownLabels | None:
-    """The labels that the config.json of a trained model names; None where it has none.
+    """Returns the labels in a trained model's config.json; None if it has none.
 
-    Classes that were never named, ``LABEL_0``, are called by their number: ``0``.
+    Classes without given names, ``LABEL_0``, are named by their number: ``0``.
     """
     labels, classes = config.get("id2label"), config.get("architectures")
     if not isinstance(labels, Mapping) or not labels:
         return None
     if classes and not any(str(name).endswith(_CLASSIFIER) for name in classes):
-        return None  # a model without classes; each config has labels by default
+        return None  # a model without classes; every config has labels by default
     if len(labels) == 1 or config.get("problem_type") == "regression":
         return KnownLabels(None, problem_type="regression")
     names = [str(labels[key]) for key in sorted(labels, key=int)]
@@ -67,25 +67,25 @@ def known_labels(config: Mapping[str, Any]) -> KnownLabels | None:
 
 
 def numbered(names: Sequence[str]) -> bool:
-    """Whether classes have the names that a config gives them: LABEL_0, LABEL_1, …"""
+    """Whether classes have a config's default names: LABEL_0, LABEL_1, …"""
     return all(_NUMBERED.fullmatch(name) for name in names)
 
 
 def class_names(dataset: Any) -> tuple[str, ...] | None:
-    """Names of the classes of a data set of any kind, by id; None where it has none."""
+    """Returns the class names of a data set of any kind, by id; None if it has none."""
     names = getattr(dataset, "label_names", None)
     features = getattr(dataset, "features", None)
-    if names is None and isinstance(features, Mapping):  # of the datasets library
+    if names is None and isinstance(features, Mapping):  # a Hub data set
         feature = features.get("labels", features.get("label"))
         names = getattr(feature, "names", None)
     return tuple(map(str, names)) if isinstance(names, (list, tuple)) else None
 
 
 def refuse_missing(labels: Sequence[Any], name: str, place: str = "row {}") -> None:
-    """Refuse labels of which one is None.
+    """Refuse labels if one of them is None.
 
     Raises:
-        InputError: names its row.
+        InputError: a label is None; names its row.
     """
     row = next((i for i, label in enumerate(labels) if label is None), None)
     if row is not None:

@@ -2,8 +2,8 @@
 
 Lines end at ``\\n`` only (Python's own line splitting would also split at a lone
 carriage return). The first line end of a file sets its convention: a file may use CR LF
-throughout, and a line that ends differently from the first is a bad row, since the file
-was probably joined from parts.
+throughout. A line that ends differently from the first one is a bad row, because the
+file was probably joined from parts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
     "read_lines",
 ]
 
-MAX_LINE_CHARS = 131_072  # 2**17, the largest field the csv module takes by itself
+MAX_LINE_CHARS = 131_072  # 2**17, the csv module's default field limit
 _MAX_LINE_BYTES = 4 * MAX_LINE_CHARS  # a UTF-8 character has at most four bytes
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -51,11 +51,11 @@ def open_file(path: Path) -> BinaryIO:
 
 @contextlib.contextmanager
 def open_text(path: Path) -> Iterator[BinaryIO]:
-    """Open a text file, plain or gzip, which is known by its first bytes.
+    """Opens a text file, plain or gzip; gzip is detected by the first bytes.
 
     Raises:
-        DataError: the file is missing, a zip archive or a damaged gzip archive; of the
-            last one perhaps only while it is read.
+        DataError: the file is missing, a zip archive or a damaged gzip archive; damage
+            of the latter may be detected only during reading.
     """
     with open_file(path) as handle:
         start = handle.peek(4)[:4]  # type: ignore[attr-defined]
@@ -76,10 +76,10 @@ def open_text(path: Path) -> Iterator[BinaryIO]:
 
 
 def checked_line(raw: bytes, crlf: bool | None) -> str | tuple[int, str]:
-    """Text of one line without its line feed, or (column, reason) if it is bad.
+    """Returns a line's text without line feed, or (column, reason) if it is bad.
 
-    ``crlf``: whether the line is to end with a carriage return; None for a last line
-    that has no line end at all.
+    ``crlf``: whether the line must end with a carriage return; None for a last line
+    that has no line end.
     """
     if len(raw) > _MAX_LINE_BYTES:
         return MAX_LINE_CHARS + 1, _too_long("more than half a million")
@@ -119,7 +119,7 @@ def _too_long(length: str) -> str:
 
 
 def raw_lines(handle: BinaryIO) -> Iterator[tuple[bytes, bool]]:
-    """Lines without their line feed, and whether they had one; long ones are split."""
+    """Yields lines without line feed, and whether they had one; splits long lines."""
     while raw := handle.readline(_MAX_LINE_BYTES + 3):
         ended = raw.endswith(b"\n")
         if not ended and len(raw) > _MAX_LINE_BYTES:

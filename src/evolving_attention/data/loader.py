@@ -1,4 +1,4 @@
-"""Batches in a reproducible order: by (seed, epoch), resumable at any batch.
+"""Batches in a reproducible order, given by (seed, epoch); resumable at any batch.
 
 The order of an epoch is a pure function of (seed, epoch, number of rows, batch size):
 row keys are raw 64-bit words of a Philox generator keyed with (seed, epoch), and rows
@@ -22,12 +22,12 @@ from evolving_attention.errors import ConfigError
 
 __all__ = ["PackedLoader", "epoch_batches", "token_batches"]
 
-MEGA_BATCH = 50  # batches among which rows are sorted by length
+MEGA_BATCH = 50  # number of batches within which rows are sorted by length
 _ORDER_STREAM, _BATCH_STREAM = 0, 1
 
 
 def _keys(seed: int, epoch: int, count: int, stream: int) -> np.ndarray:
-    """``count`` random 64-bit words, a pure function of (seed, epoch, stream)."""
+    """Returns ``count`` random 64-bit words, a function of (seed, epoch, stream)."""
     key = [seed & (2**64 - 1), (epoch << 1 | stream) & (2**64 - 1)]
     raw = np.random.Philox(key=np.array(key, dtype=np.uint64)).random_raw(count)
     return np.atleast_1d(raw)
@@ -44,22 +44,22 @@ def epoch_batches(
     longest_first: bool = False,
     drop_last: bool = False,
 ) -> list[np.ndarray]:
-    """Row indices of every batch of one epoch.
+    """Returns the row indices of every batch of one epoch.
 
     Args:
         lengths: tokens per row [count] to group rows by; None for no grouping.
         count: number of rows.
         batch_size: rows per batch.
-        seed: chooses the sequence of epochs.
-        epoch: chooses the order in the sequence.
+        seed: seed of the sequence of epochs.
+        epoch: index of the epoch in the sequence.
         shuffle: False gives the rows in their own order, ungrouped.
         longest_first: without shuffling, rows by descending length.
         drop_last: drop a last batch that is not full.
 
     With grouping, rows are shuffled, divided into groups of 50 batches, sorted by
-    length in each group, and the batches are shuffled again. A batch that is not full
-    comes last, and the batch with the longest row first, so that a lack of memory shows
-    at once.
+    length in each group, and the batches are shuffled again. An incomplete batch comes
+    last. The batch with the longest row comes first, so that a lack of memory shows at
+    once.
     """
     order = np.arange(count)
     if shuffle:
@@ -87,12 +87,11 @@ def epoch_batches(
 def token_batches(
     lengths: np.ndarray, limit: int, *, seed: int, epoch: int
 ) -> list[np.ndarray]:
-    """Row indices of every batch of one epoch, batches of at most ``limit`` tokens.
+    """Returns row indices of an epoch's batches of at most ``limit`` tokens.
 
     Rows are shuffled and sorted by length; each batch takes the rows that fit (at least
-    one). Batches are shuffled, but for the one with the longest row, which comes first.
-    The lengths of the sorted rows do not depend on the epoch, so the number of batches
-    does not either.
+    one). Batches are shuffled, except that the one with the longest row comes first.
+    The sorted lengths, and so the number of batches, do not depend on the epoch.
     """
     order = np.argsort(_keys(seed, epoch, len(lengths), _ORDER_STREAM), kind="stable")
     order = order[np.argsort(-lengths[order], kind="stable")]
@@ -109,27 +108,27 @@ def token_batches(
 
 
 class PackedLoader:
-    """Iterates a data set in batches.
+    """Iterates over a data set in batches.
 
     Args:
-        features: rows: a :class:`~evolving_attention.data.packed.PackedDataset`, or
-            any sequence of dicts with ``input_ids`` (lists or arrays),
-            ``datasets.Dataset`` included.
+        features: the rows: a :class:`~evolving_attention.data.packed.PackedDataset`, or
+            any sequence of dicts with ``input_ids`` (lists or arrays), including
+            ``datasets.Dataset``.
         batch_size: rows per batch.
         batch_tokens: tokens per batch, instead of ``batch_size``; needs shuffling and
             grouping by length, see :func:`token_batches`.
-        seed: with ``epoch`` it decides the order.
-        epoch: which pass over the rows it is, from 0.
+        seed: together with ``epoch`` determines the order.
+        epoch: number of the pass over the rows, from 0.
         shuffle: False for evaluation: rows in their own order, or by length.
-        group_by_length: put rows of similar length together (only when shuffling).
+        group_by_length: batch rows of similar length (only when shuffling).
         longest_first: rows by descending length (only when not shuffling).
         drop_last: drop a last batch that is not full.
-        collate: from (rows, row ids) to a batch, for example ``collate_padded`` with
-            its options bound; default packed.
+        collate: function from (rows, row ids) to a batch, for example
+            ``collate_padded`` with its options bound; default: packed.
         prefetch: batches to prepare in a background thread; 0 for none.
-        share: (k, n): make the batches k, k + n, … of an epoch, and yield None for
+        share: (k, n): build the batches k, k + n, … of an epoch, and yield None for
             those of other processes.
-        make_all: make those batches too, if making them has needed side effects.
+        make_all: build the other batches too, for side effects of building them.
 
     Iterating yields batches with ``row_ids``; ``len()`` is the number of batches of an
     epoch. After ``skip(k)`` a new loader over the same rows continues exactly with
@@ -175,8 +174,8 @@ class PackedLoader:
         by_length = group_by_length if shuffle else longest_first
         self._lengths = row_lengths(features, collate is None) if by_length else None
         self.batch_tokens = batch_tokens
-        self._count: int | None = None  # of batches of tokens
-        self._start = 0  # where the next iteration begins
+        self._count: int | None = None  # number of batches if limited by tokens
+        self._start = 0  # first batch of the next iteration
 
     def __len__(self) -> int:
         if self.batch_tokens is not None:
@@ -195,7 +194,7 @@ class PackedLoader:
         self._start = int(batches)
 
     def batches(self) -> list[np.ndarray]:
-        """Row indices of every batch of the current epoch."""
+        """Returns the row indices of every batch of the current epoch."""
         if self.batch_tokens is not None and self._lengths is not None:
             return token_batches(
                 self._lengths, self.batch_tokens, seed=self.seed, epoch=self.epoch
@@ -212,7 +211,7 @@ class PackedLoader:
         )
 
     def make_batch(self, indices: np.ndarray) -> Batch:
-        """The batch of these rows."""
+        """Returns the batch of these rows."""
         if self._collate is None and isinstance(self.features, PackedDataset):
             return self.features.gather(indices)
         features: Any = self.features
@@ -220,7 +219,7 @@ class PackedLoader:
         return (self._collate or collate_packed)(rows, indices.tolist())
 
     def _numbered_batch(self, numbered: tuple[int, np.ndarray]) -> Batch | None:
-        """Batch ``number`` of the epoch; None if another process makes it."""
+        """Returns batch ``number`` of the epoch; None if another process builds it."""
         number, indices = numbered
         mine = number % self.share[1] == self.share[0]
         batch = self.make_batch(indices) if mine or self.make_all else None
@@ -240,10 +239,10 @@ class PackedLoader:
 def row_lengths(
     features: PackedDataset | Sequence[Mapping[str, Any]], without_padding: bool = True
 ) -> np.ndarray:
-    """Number of tokens of every row: int64 [rows].
+    """Returns the number of tokens of every row: int64 [rows].
 
     ``without_padding``: count tokens by the ``attention_mask``, as
-    :func:`collate_packed` does; other collate functions may differ.
+    :func:`collate_packed` does; other collate functions may count differently.
     """
     lengths = getattr(features, "lengths", None)
     if lengths is None:
@@ -256,10 +255,10 @@ def row_lengths(
 def _in_background(
     make: Callable[[Any], Any], todo: Sequence[Any], ahead: int
 ) -> Generator[Any, None, None]:
-    """Make batches in a thread, at most ``ahead`` in advance.
+    """Builds batches in a thread, at most ``ahead`` in advance.
 
     Keeps the order, and raises the thread's errors in the consumer. The thread ends
-    with the last batch, or when the consumer stops early.
+    after the last batch, or when the consumer stops early.
     """
     store: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=ahead)
     stop = threading.Event()
@@ -279,7 +278,7 @@ def _in_background(
                 if not put("batch", make(indices)):
                     return
             put("end", None)
-        except BaseException as error:  # handed to the consumer, whatever it is
+        except BaseException as error:  # passed to the consumer, whatever it is
             put("error", error)
 
     thread = threading.Thread(target=work, name="ea-prefetch", daemon=True)

@@ -1,4 +1,4 @@
-"""Masks of masked language modelling, drawn anew for every epoch."""
+"""Masks for masked language modelling, drawn again in every epoch."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from evolving_attention.errors import ConfigError, InputError
 __all__ = ["DataCollatorForLanguageModeling", "TokenMasker", "random_words"]
 
 Array = np.ndarray[Any, Any]
-DRAWS = 3  # random words for each token
+DRAWS = 3  # random words per token
 _NEEDED = ("cls", "sep", "mask", "pad")
 
 
 def random_words(seed: int, epoch: int, row: int, count: int) -> Array:
-    """``count`` random 64-bit words, a pure function of (seed, epoch, row)."""
+    """Returns ``count`` random 64-bit words, a pure function of (seed, epoch, row)."""
     key = np.array([seed & (2**64 - 1), epoch & (2**64 - 1)], np.uint64)
     place = np.array([0, 0, row, 0], np.uint64)
     return np.atleast_1d(np.random.Philox(key=key, counter=place).random_raw(count))
 
 
 def _uniform(words: Array) -> Array:
-    """Random words as numbers in [0, 1)."""
+    """Converts random words to numbers in [0, 1)."""
     return np.asarray((words >> np.uint64(11)) * 2.0**-53)
 
 
 class TokenMasker:
-    """Chooses tokens to predict, and what the model sees in their place.
+    """Chooses the tokens to predict, and their replacements in the model's input.
 
-    Each token is chosen with the same probability. Of those chosen 80 % become the mask
-    token, 10 % a random token, and 10 % stay. In a row where none is chosen one is, so
-    that every row has a loss. Special tokens are never chosen.
+    Each token is chosen with the same probability. Of the chosen tokens, 80 % become
+    the mask token, 10 % a random token, and 10 % stay. If no token of a row is chosen,
+    one is picked, so that every row has a loss. Special tokens are never chosen.
 
     Args:
-        tokenizer: of this package; it needs a mask token.
-        mlm_probability: of each token, in (0, 1).
+        tokenizer: a tokenizer of this package with a mask token.
+        mlm_probability: probability of choosing a token, in (0, 1).
         mask_replace_prob: share of the chosen tokens that become the mask token.
-        random_replace_prob: share of them that become a random token.
+        random_replace_prob: share of the chosen tokens that become a random token.
         whole_word_mask: choose words, all of whose pieces are then predicted. Pieces
-            that go on with a word begin with ``##`` (WordPiece), or without a space
+            that continue a word begin with ``##`` (WordPiece), or without a space
             (byte-level BPE, SentencePiece).
 
     Raises:
         ConfigError: a setting is out of range, or the tokenizer has no mask token.
 
-    Source: Devlin et al., NAACL 2019, Section 3.1; drawn anew for each epoch as by Liu
+    Source: Devlin et al., NAACL 2019, Section 3.1; drawn again in each epoch as in Liu
     et al., 2019, Section 4.1.
     """
 
@@ -82,7 +82,7 @@ class TokenMasker:
         self.continues = _continuing(vocab, self.size) if whole_word_mask else None
 
     def settings(self) -> dict[str, Any]:
-        """What decides the masks, for fingerprints."""
+        """Settings that determine the masks, for fingerprints."""
         return {
             "probability": self.probability,
             "shares": list(self.shares),
@@ -92,15 +92,16 @@ class TokenMasker:
         }
 
     def __call__(self, ids: Array, offsets: Array, words: Array) -> tuple[Array, Array]:
-        """Inputs and labels of packed rows.
+        """Returns inputs and labels of packed rows.
 
         Args:
-            ids: int64 [total], the rows one after another.
-            offsets: int64 [B + 1], where each begins.
+            ids: int64 [total], row after row.
+            offsets: int64 [B + 1], the start of each row.
             words: uint64 [total, 3], random.
 
         Returns:
-            ``input_ids`` and ``labels`` [total], -100 where nothing is to be predicted.
+            ``input_ids`` and ``labels`` [total]; labels are -100 where nothing is
+            predicted.
 
         Raises:
             InputError: an id is not in the vocabulary.
@@ -111,7 +112,7 @@ class TokenMasker:
                 f"{self.size - 1}, those of the tokenizer; use the one that made them"
             )
         free = ~self.special[ids]
-        begins = np.ones(len(ids), bool)  # of a word, or of a token for itself
+        begins = np.ones(len(ids), bool)  # starts of words, or of single tokens
         if self.continues is not None:
             begins = ~self.continues[ids] | ~free
             begins[1:] |= ~free[:-1]
@@ -156,7 +157,7 @@ def check_special(tokenizer: Any) -> None:
     """Refuse a tokenizer without the special tokens of masked language models.
 
     Raises:
-        ConfigError: names the missing ones.
+        ConfigError: a special token is missing; names the missing ones.
     """
     missing = [n for n in _NEEDED if getattr(tokenizer, f"{n}_token_id", None) is None]
     if missing:
@@ -169,7 +170,7 @@ def check_special(tokenizer: Any) -> None:
 
 
 def _continuing(vocab: Mapping[str, int], size: int) -> Array:
-    """Which tokens go on with the word of the token before."""
+    """Returns which tokens continue the word of the previous token."""
     pieces = any(token.startswith("##") for token in vocab)
     found = np.zeros(size, bool)
     for token, index in vocab.items():
@@ -181,19 +182,19 @@ def _continuing(vocab: Mapping[str, int], size: int) -> Array:
 
 
 class DataCollatorForLanguageModeling:
-    """Makes batches of masked rows, for :class:`ea.Trainer`'s ``data_collator``.
+    """Builds batches of masked rows, as :class:`ea.Trainer`'s ``data_collator``.
 
-    As transformers' class of this name, with packed batches. Every batch draws new
-    masks; the key comes from ``numpy.random``, whose state checkpoints keep, so that a
-    resumed run has the bits of one that was not interrupted.
+    Like transformers' class of this name, but with packed batches. Every batch draws
+    new masks. Their key comes from ``numpy.random``, whose state is in checkpoints, so
+    a resumed run is bit-identical to an uninterrupted one.
 
     Args:
-        tokenizer: of this package; it needs a mask token.
-        mlm: only True: models here predict masked tokens.
+        tokenizer: a tokenizer of this package with a mask token.
+        mlm: only True: this package's models predict masked tokens.
         whole_word_mask, mlm_probability, mask_replace_prob, random_replace_prob: see
             :class:`TokenMasker`.
-        seed: of the masks, in place of a key from ``numpy.random``: the n-th call has
-            the same masks in every run.
+        seed: seed of the masks, instead of a key from ``numpy.random``: the n-th call
+            has the same masks in every run.
 
     Raises:
         ConfigError: a setting cannot be used.
@@ -229,10 +230,10 @@ class DataCollatorForLanguageModeling:
         self.seed, self._calls = seed, 0
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Batch:
-        """The packed batch of rows with ``input_ids``, masked, with ``labels``.
+        """Returns the packed batch of rows with ``input_ids``, masked, with ``labels``.
 
         Raises:
-            InputError: a row has no ids, or they are not the tokenizer's.
+            InputError: a row has no ids, or ids outside the vocabulary.
         """
         plain = [
             {k: row[k] for k in row if k not in ("label", "labels")} for row in rows

@@ -1,4 +1,4 @@
-"""The collator of multiple choice: texts of unequal length as one padded batch."""
+"""The collator of multiple choice: pads texts of unequal length into one batch."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _PADDING = (True, "longest", "max_length")
 class DataCollatorForMultipleChoice:
     """Pads the C texts of each of B questions to one length.
 
-    Names and defaults are those of transformers' collator. Padding takes no part in
-    what the model computes.
+    Names and defaults are those of transformers' collator. Padding has no effect on the
+    model's results.
 
     Args:
-        tokenizer: whose ``pad_token_id`` fills ``input_ids``.
+        tokenizer: its ``pad_token_id`` fills ``input_ids``.
         padding: True or "longest": to the longest text; "max_length".
         max_length: length with ``padding="max_length"``.
-        pad_to_multiple_of: pad on to a multiple of this.
+        pad_to_multiple_of: pad the length up to a multiple of this.
         return_tensors: only "np".
 
-    Called with B rows as a tokenizer makes them of a question's texts: ``input_ids``
-    and, where there are any, ``attention_mask`` and ``token_type_ids`` are lists of C
-    lists, ``label`` (or ``labels``) is the number of the right text. Returns them as
-    int64 [B, C, T], and ``labels`` int64 [B].
+    Call it with B rows, each the tokenizer's output for the texts of one question:
+    ``input_ids`` and, if present, ``attention_mask`` and ``token_type_ids`` are lists
+    of C lists, ``label`` (or ``labels``) is the number of the right text. Returns these
+    fields as int64 [B, C, T], and ``labels`` int64 [B].
 
     Raises:
         ConfigError: an option cannot be used.
-        InputError: questions differ in the number of their texts, or a row is no row.
+        InputError: questions differ in the number of texts, or a row is invalid.
 
     Example:
         >>> from types import SimpleNamespace
@@ -80,7 +80,7 @@ class DataCollatorForMultipleChoice:
         self.max_length, self.pad_to_multiple_of = max_length, pad_to_multiple_of
 
     def __call__(self, features: Sequence[Mapping[str, Any]]) -> Batch:
-        """The batch of these rows."""
+        """Returns the batch of these rows."""
         count, texts = _texts(features)
         fixed = self.max_length if self.padding == "max_length" else None
         pad = self.tokenizer.pad_token_id or 0
@@ -101,7 +101,7 @@ class DataCollatorForMultipleChoice:
 
 
 def _texts(features: Sequence[Mapping[str, Any]]) -> tuple[int, list[dict[str, Any]]]:
-    """The number of texts of each question, and a row for each text.
+    """Returns the number of texts per question, and a row for each text.
 
     Raises:
         InputError: the numbers differ, or a field has another number of lists.

@@ -1,4 +1,4 @@
-"""Batches without padding, and the data sets that make them, for any kind of data."""
+"""Batches without padding, and the data sets that build them, for any kind of data."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 SPAN = ("start_positions", "end_positions")  # targets of question answering
-TARGETS = ("labels", "masked", *SPAN)  # of batches that do not declare theirs
+TARGETS = ("labels", "masked", *SPAN)  # for batches that do not declare their targets
 
 
 class Batch(dict[str, Array]):
     """B rows as arrays, named as the arguments of the model's call.
 
-    Three names are special: ``sequence_offsets`` int64 [B + 1], where each row begins
-    in the arrays of tokens; ``decoder_sequence_offsets``, the same in the arrays of
-    target tokens; and ``row_ids`` int64 [B], the indices of the rows in their data set,
-    which are not passed to the model.
+    Three names are special: ``sequence_offsets`` int64 [B + 1], the start of each row
+    in the arrays of tokens; ``decoder_sequence_offsets``, likewise for target tokens;
+    and ``row_ids`` int64 [B], the indices of the rows in their data set, which are not
+    passed to the model.
 
     Args:
-        arrays: by name.
+        arrays: the arrays by name.
         tokens: names of the arrays [total, …] with an entry per token (or time step),
-            if the batch has them; all others have an entry per row.
+            if the batch has any; all others have an entry per row.
         decoder_tokens: names of the arrays with an entry per target token.
-        targets: names of the targets of the loss; without any of them the batch has no
+        targets: names of the targets of the loss; a batch that has none of them has no
             loss.
     """
 
@@ -57,9 +57,9 @@ class Batch(dict[str, Array]):
 
 
 def tokens_of(batch: Mapping[str, Array]) -> Collection[str]:
-    """The batch's arrays of tokens; of a dict, those with one entry per token.
+    """Returns the names of token arrays; in a dict, arrays with one entry per token.
 
-    With as many tokens as rows the distinction does not matter.
+    If there are as many tokens as rows, the distinction does not matter.
     """
     if isinstance(batch, Batch):
         return batch.tokens
@@ -73,13 +73,14 @@ def tokens_of(batch: Mapping[str, Array]) -> Collection[str]:
 
 @runtime_checkable
 class PackedDataset(Protocol):
-    """A data set that makes its own batches; the Trainer needs nothing else.
+    """A data set that builds its own batches; the Trainer needs nothing else.
 
-    A new kind of data is a class with these methods, and a model that takes its
-    batches.
+    To support a new kind of data, write a class with these methods, and a model that
+    accepts its batches.
 
-    One whose rows are drawn anew for each epoch also has ``of_epoch(epoch)``, which
-    returns the data set of that epoch: the same rows, lengths and fingerprint.
+    A data set whose rows are drawn again in each epoch also has ``of_epoch(epoch)``,
+    which returns the data set of that epoch: with the same rows, lengths and
+    fingerprint.
     """
 
     def __len__(self) -> int:
@@ -90,22 +91,22 @@ class PackedDataset(Protocol):
         """Tokens of each row, int64 [N], for grouping rows by length."""
 
     def gather(self, indices: Array) -> Batch:
-        """The batch of the rows with these indices, with ``row_ids``.
+        """Returns the batch of the rows with these indices, with ``row_ids``.
 
         It may run in another thread, so it must not use the global random generators.
         """
 
     def fingerprint(self) -> str:
-        """A hash of the contents of all rows, which a resumed run compares."""
+        """Returns a hash of all rows, which a resumed run compares."""
 
 
 def each(rows: Any) -> Iterator[Any]:
-    """Iterate over len(rows) rows: data sets of PyTorch end there, without an error."""
+    """Iterates over len(rows) rows: PyTorch data sets may not end by themselves."""
     return islice(rows, len(rows))
 
 
 def digest(count: int, rows: Iterable[Mapping[str, Any]]) -> str:
-    """blake2b over a number of rows and arrays, with their names, shapes and kinds."""
+    """Returns blake2b over a count, and over arrays with names, shapes and dtypes."""
     found = hashlib.blake2b(digest_size=16)
     found.update(str(count).encode())
     for row in rows:
@@ -120,11 +121,11 @@ def digest(count: int, rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 class PackedRows(Sequence[dict[str, Any]]):
-    """N rows stored flat: the base of the :class:`PackedDataset` of this package.
+    """N rows stored flat: the base of this package's :class:`PackedDataset` classes.
 
-    A subclass has an attribute for each array it names, [total, …], besides ``offsets``
-    int64 [N + 1] and ``labels`` [N], [N, L] or None. Row i is a dict of its part of
-    each, and its label as a scalar, or its L labels [1, L].
+    A subclass has an attribute for each array it names, [total, …], in addition to
+    ``offsets`` int64 [N + 1] and ``labels`` [N], [N, L] or None. Row i is a dict of its
+    part of each array, and its label as a scalar, or its L labels [1, L].
     """
 
     tokens: ClassVar[tuple[str, ...]]
@@ -133,17 +134,17 @@ class PackedRows(Sequence[dict[str, Any]]):
     labels: Array | None
 
     def _arrays(self) -> dict[str, Array]:
-        """The arrays of tokens that this data set has."""
+        """Returns the token arrays that this data set has."""
         found = {name: getattr(self, name) for name in self.tokens}
         return {name: array for name, array in found.items() if array is not None}
 
     def _gathered(self, indices: Any) -> dict[str, Array]:
-        """Arrays of tokens, ``offsets`` and ``labels`` of these rows."""
+        """Returns token arrays, ``offsets`` and ``labels`` of these rows."""
         indices = np.asarray(indices, dtype=np.int64)
         lengths = self.offsets[indices + 1] - self.offsets[indices]
         offsets = np.zeros(len(indices) + 1, dtype=np.int64)
         np.cumsum(lengths, out=offsets[1:])
-        # token j of the batch lies at (its row's start) + (j - the row's offset)
+        # token j of the batch is at (its row's start) + (j - the row's offset)
         shift = np.repeat(self.offsets[indices] - offsets[:-1], lengths)
         source = np.arange(offsets[-1]) + shift
         arrays = {name: a.take(source, axis=0) for name, a in self._arrays().items()}
@@ -151,7 +152,7 @@ class PackedRows(Sequence[dict[str, Any]]):
         return {**arrays, "offsets": offsets, **labels}
 
     def take(self, indices: Any) -> Any:
-        """These rows as a data set."""
+        """Returns these rows as a data set."""
         raise NotImplementedError
 
     @property
@@ -160,7 +161,7 @@ class PackedRows(Sequence[dict[str, Any]]):
         return np.diff(self.offsets)
 
     def gather(self, indices: Any) -> Batch:
-        """The packed batch of these rows; token ids become int64."""
+        """Returns the packed batch of these rows; token ids become int64."""
         arrays = self._gathered(indices)
         arrays["sequence_offsets"] = arrays.pop("offsets")
         arrays["row_ids"] = np.asarray(indices, dtype=np.int64)
@@ -170,7 +171,7 @@ class PackedRows(Sequence[dict[str, Any]]):
         return Batch(arrays, self.tokens)
 
     def fingerprint(self) -> str:
-        """A hash of the contents of all rows."""
+        """Returns a hash of all rows."""
         first, *rest = self._arrays().items()
         arrays = dict([first, ("offsets", self.offsets), *rest])
         return digest(len(self), [{**arrays, "labels": self.labels}])

@@ -17,9 +17,9 @@ __all__ = ["LONGER", "Longer", "ParallelDataset", "encode", "pack_sentences"]
 
 Array = np.ndarray[Any, Any]
 Longer = Literal["error", "cut"]
-_Ids = Sequence[int] | np.ndarray  # of one sentence
+_Ids = Sequence[int] | np.ndarray  # ids of one sentence
 _NO_LIMIT = 2**62
-LONGER = ("error", "cut")  # what happens to sentences above the position limit
+LONGER = ("error", "cut")  # handling of sentences longer than the position limit
 
 
 class _Side(PackedRows):
@@ -36,7 +36,7 @@ class _Side(PackedRows):
 
 
 def pack_sentences(rows: Sequence[_Ids]) -> dict[str, Array]:
-    """Sentences as packed sources: ``input_ids`` and ``sequence_offsets``."""
+    """Packs sentences as a model's source: ``input_ids`` and ``sequence_offsets``."""
     batch = _Side(rows).gather(np.arange(len(rows)))
     return {"input_ids": batch["ids"], "sequence_offsets": batch["sequence_offsets"]}
 
@@ -49,16 +49,16 @@ def encode(
     name: str,
     first_line: int = 1,
 ) -> list[list[int]]:
-    """Token ids of each text, with the end token.
+    """Returns the token ids of each text, including the end token.
 
     Args:
         texts: sentences, line by line.
         tokenizer: one whose encoding ends with its end token.
-        longest: most tokens that the model takes, the end token included.
-        longer: of texts with more: ``"error"``, or ``"cut"``: their first tokens and
-            the end token, with one line that says how many.
-        name: of the file or argument, for messages.
-        first_line: number of the first text in it.
+        longest: maximum number of tokens the model accepts, including the end token.
+        longer: handling of longer texts: ``"error"``, or ``"cut"``: keep their first
+            tokens and the end token, and log how many were cut.
+        name: name of the file or argument, for messages.
+        first_line: line number of the first text.
 
     Raises:
         DataError: a text has more tokens; says which line.
@@ -69,7 +69,7 @@ def encode(
         )
     if not texts:
         return []
-    every: dict[str, Any] = {"max_length": _NO_LIMIT}  # this function has its own
+    every: dict[str, Any] = {"max_length": _NO_LIMIT}  # the limit is applied below
     rows: list[list[int]] = tokenizer(list(texts), **every).input_ids
     above = [index for index, row in enumerate(rows) if len(row) > longest]
     if above and longer == "error":
@@ -91,7 +91,7 @@ def encode(
 
 
 class ParallelDataset:
-    """N pairs of sentences as token ids, in the form that the Trainer takes.
+    """N pairs of sentences as token ids, as a data set for the Trainer.
 
     A batch holds ``input_ids`` and ``labels``, packed, with ``sequence_offsets`` and
     ``decoder_sequence_offsets``. ``lengths`` counts tokens of source and target.
@@ -100,7 +100,8 @@ class ParallelDataset:
         source, target: token ids of each sentence, the end token last.
 
     Raises:
-        InputError: their numbers differ, there are none, or one has no token.
+        InputError: the numbers of sentences differ, there are none, or one has no
+            token.
 
     Example::
 
@@ -132,15 +133,15 @@ class ParallelDataset:
         longest: int,
         longer: Longer = "error",
     ) -> ParallelDataset:
-        """Tokenize pairs of sentences; pairs with an empty side are left out.
+        """Tokenizes pairs of sentences; pairs with an empty side are left out.
 
         Args:
-            text: what ``read_parallel`` returns.
+            text: the result of ``read_parallel``.
             tokenizer, longest, longer: see :func:`encode`.
 
         Raises:
             DataError: a sentence is too long, or every pair has an empty side.
-            InputError: ``text`` is something else.
+            InputError: ``text`` has another type.
         """
         if not isinstance(text, ParallelText):
             raise InputError(
@@ -162,7 +163,8 @@ class ParallelDataset:
             say(f"{named}: {left_out} pairs with an empty side are left out")
         sides = []
         for name, lines in zip(text.files, (text.source, text.target), strict=True):
-            # Empty lines are encoded too, so that messages count the file's lines.
+            # Empty lines are encoded too, so that line numbers in messages match the
+            # file.
             rows = encode(lines, tokenizer, longest, longer, name)
             sides.append([rows[index] for index in kept])
         return cls(*sides)
@@ -176,7 +178,7 @@ class ParallelDataset:
         return np.asarray(self._source.lengths + self._target.lengths)
 
     def gather(self, indices: Any) -> Batch:
-        """The packed batch of these pairs."""
+        """Returns the packed batch of these pairs."""
         source, target = self._source.gather(indices), self._target.gather(indices)
         arrays = {
             "input_ids": source["ids"],
@@ -188,7 +190,7 @@ class ParallelDataset:
         return Batch(arrays, tokens=["input_ids"], decoder_tokens=["labels"])
 
     def fingerprint(self) -> str:
-        """A hash of all token ids."""
+        """Returns a hash of all token ids."""
         sides = (self._source, self._target)
         rows = [{"ids": side.ids, "offsets": side.offsets} for side in sides]
         return digest(len(self), rows)

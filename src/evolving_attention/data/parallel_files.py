@@ -37,10 +37,10 @@ class ParallelText(_Sides):
     Attributes:
         source: N sentences.
         target: their translations.
-        files: where the two come from, for messages.
+        files: names of the two files, for messages.
 
     Raises:
-        InputError: a side is no list of texts, or one has more of them.
+        InputError: a side is not a list of texts, or the sides differ in length.
     """
 
     __slots__ = ()
@@ -63,14 +63,14 @@ class ParallelText(_Sides):
 
 
 def as_texts(texts: Any, where: str) -> list[str]:
-    """The texts as a list.
+    """Returns the texts as a list.
 
     Args:
         texts: any iterable of str.
-        where: whose argument it is, and its name.
+        where: the called function and the name of its argument.
 
     Raises:
-        InputError: it is something else, such as one text.
+        InputError: the value is something else, such as a single text.
     """
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         kind = type(texts).__name__
@@ -86,10 +86,10 @@ def as_texts(texts: Any, where: str) -> list[str]:
 
 
 def sentences(handle: BinaryIO, name: str) -> Iterator[str]:
-    """The lines of an open file, without line ends; empty lines are kept.
+    """Yields the lines of an open file, without line ends; empty lines are kept.
 
-    A file ends its lines with LF or CR LF throughout; a mark of the byte order at its
-    start is removed.
+    A file must end all lines with LF, or all with CR LF; a byte-order mark at its start
+    is removed.
 
     Raises:
         DataError: a line is not UTF-8 (says line, column and byte), holds a NUL or a
@@ -107,7 +107,7 @@ def sentences(handle: BinaryIO, name: str) -> Iterator[str]:
 
 
 def iter_sentences(file: str | Path) -> Iterator[str]:
-    """The lines of a text file, one at a time; gzip is known by its first bytes.
+    """Yields the lines of a text file; gzip is detected by the first bytes.
 
     Raises:
         DataError: the file is missing or a damaged archive, or a line is bad.
@@ -118,10 +118,10 @@ def iter_sentences(file: str | Path) -> Iterator[str]:
 
 
 def read_sentences(file: str | Path) -> list[str]:
-    """All lines of a text file; see :func:`iter_sentences`.
+    """Returns all lines of a text file; see :func:`iter_sentences`.
 
     Raises:
-        DataError: as there, or the file is empty.
+        DataError: as for :func:`iter_sentences`, or the file is empty.
     """
     found = list(iter_sentences(file))
     if not found:
@@ -133,7 +133,7 @@ def read_sentences(file: str | Path) -> list[str]:
 
 
 def read_parallel(source: str | Path, target: str | Path) -> ParallelText:
-    """Sentences and translations of two files, line by line.
+    """Reads sentences and translations from two files, line by line.
 
     Empty lines are kept, so that line i of one file belongs to line i of the other.
 

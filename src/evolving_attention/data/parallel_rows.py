@@ -1,4 +1,4 @@
-"""Parallel text from rows, as ``datasets`` has them: one dict for each pair."""
+"""Parallel text from rows, in the format of ``datasets``: one dict for each pair."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["from_rows"]
 def from_rows(
     rows: Iterable[Mapping[str, Any]], source: str, target: str
 ) -> ParallelText:
-    """Sentences and translations of rows.
+    """Reads sentences and translations from rows.
 
     Args:
-        rows: dicts ``{"translation": {"en": …, "de": …}}``, as the sets of WMT in
-            ``datasets`` have them, or with a column for each language.
+        rows: dicts ``{"translation": {"en": …, "de": …}}``, the format of WMT sets in
+            ``datasets``, or dicts with a column for each language.
         source, target: the keys of the two languages.
 
     Raises:
-        InputError: a row lacks a language, or holds something else than a text.
+        InputError: a row lacks a language, or has a value that is not text.
 
     Example:
         >>> from_rows([{"translation": {"en": "A dog.", "de": "Ein Hund."}}],

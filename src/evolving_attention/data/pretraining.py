@@ -1,4 +1,4 @@
-"""The data set of pre-training: rows of full length, masked anew in every epoch."""
+"""The pre-training data set: rows of full length, masked again in every epoch."""
 
 from __future__ import annotations
 
@@ -20,31 +20,32 @@ from evolving_attention.errors import ConfigError, InputError
 __all__ = ["PretrainingDataset", "default_cache"]
 
 Array = np.ndarray[Any, Any]
-_PAIR_DRAWS = 4  # random words that choose a pair: split, follows, row, sentence
-_SHORTEST = 8  # tokens of a row
+_PAIR_DRAWS = 4  # random words that choose a pair: split, is next, row, sentence
+_SHORTEST = 8  # minimum tokens per row
 
 
 def default_cache() -> Path:
-    """Where tokens of corpora are kept: in the user's cache folder."""
+    """Returns the folder of tokenised corpora in the user's cache folder."""
     root = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     return Path(root) / "evolving-attention" / "corpora"
 
 
 class PretrainingDataset:
-    """N rows of a corpus, in the form that the Trainer takes.
+    """N rows of a corpus, as a data set for the Trainer.
 
     Without sentence pairs, a row is ``[CLS] … [SEP]`` around the next tokens of the
-    corpus, whole sentences or not, with ``[SEP]`` between documents; only the last row
-    may be short. With them it is ``[CLS] A [SEP] B [SEP]`` from sentences of one
-    document that fill a row: they are split at a random place, and with probability
-    0.5 B is replaced by sentences of another document (``next_sentence_label`` 1).
+    corpus, which may split sentences, with ``[SEP]`` between documents; only the last
+    row may be short. With pairs, a row is ``[CLS] A [SEP] B [SEP]`` from sentences of
+    one document that fill the row: they are split at a random position, and with
+    probability 0.5 B is replaced by sentences of another document
+    (``next_sentence_label`` 1).
 
-    What is random, masks and pairs, is a function of the seed, the epoch and the row
-    alone. Batches hold ``input_ids``, ``sequence_offsets``, ``labels``, and of pairs
-    ``token_type_ids`` and ``next_sentence_label``. Made by :meth:`from_files`.
+    All random choices, masks and pairs, depend only on the seed, the epoch and the row.
+    Batches hold ``input_ids``, ``sequence_offsets``, ``labels``, and for pairs also
+    ``token_type_ids`` and ``next_sentence_label``. Create it by :meth:`from_files`.
 
     Source: Devlin et al., NAACL 2019, Section 3.1 and Appendix A.2; rows of running
-    text as FULL-SENTENCES of Liu et al., 2019, Section 4.2.
+    text follow FULL-SENTENCES in Liu et al., 2019, Section 4.2.
     """
 
     def __init__(
@@ -82,25 +83,25 @@ class PretrainingDataset:
         seed: int = 0,
         cache_dir: str | Path | None = None,
     ) -> PretrainingDataset:
-        """Tokenize a corpus into a folder on disk, or find it there.
+        """Tokenizes a corpus into a folder on disk, or opens it if it exists.
 
         Args:
             files: text files, plain or gzip, or folders of them: a sentence or
                 paragraph in each line, documents separated by blank lines.
-            tokenizer: of this package, with cls, sep, mask and pad tokens.
-            max_seq_length: tokens of a row.
-            next_sentence: make rows of sentence pairs.
+            tokenizer: a tokenizer of this package, with cls, sep, mask and pad tokens.
+            max_seq_length: tokens per row.
+            next_sentence: build rows of sentence pairs.
             mlm_probability, mask_replace_prob, random_replace_prob, whole_word_mask:
                 see :class:`TokenMasker`.
-            seed: of masks and pairs.
-            cache_dir: where the tokens are kept; default: evolving-attention/corpora
-                in the user's cache folder.
+            seed: seed of masks and pairs.
+            cache_dir: folder for the tokens; default: evolving-attention/corpora in the
+                user's cache folder.
 
         Raises:
             DataError: a file cannot be read, a line is not UTF-8 or too long (says
                 file, line and column), or the files hold no text.
             ConfigError: a setting is out of range, or the tokenizer lacks a token.
-            InputError: the documents do not give sentence pairs.
+            InputError: the documents cannot form sentence pairs.
             CheckpointError: the cache cannot be written.
         """
         longest = getattr(tokenizer, "model_max_length", None)
@@ -138,7 +139,7 @@ class PretrainingDataset:
 
     @property
     def lengths(self) -> Array:
-        """Tokens of each row, int64 [N]; of pairs those of its own document."""
+        """Tokens of each row, int64 [N]; for pairs, before B is replaced."""
         if not self.has_pairs:
             found = np.full(len(self), self.max_seq_length, np.int64)
             if self._rows.stop == self._whole():
@@ -151,17 +152,17 @@ class PretrainingDataset:
         return np.asarray(np.diff(pieces[chunks - chunks[0]]) + 3)
 
     def of_epoch(self, epoch: int) -> PretrainingDataset:
-        """The same rows with the masks and pairs of this epoch; the Trainer asks."""
+        """Returns the same rows with this epoch's masks and pairs, for the Trainer."""
         other = copy.copy(self)
         other.epoch = int(epoch)
         return other
 
     def split(self, share: float) -> tuple[PretrainingDataset, PretrainingDataset]:
-        """The first rows, and the last ones as a share of all, at least one of each.
+        """Splits off the last rows as a share of all; both parts have at least one row.
 
         Raises:
             ConfigError: ``share`` is not in (0, 1).
-            InputError: there is one row alone.
+            InputError: there is only one row.
         """
         if not isinstance(share, float) or not 0 < share < 1:
             raise ConfigError(f"share={share!r}, expected a number in (0, 1)")
@@ -184,7 +185,7 @@ class PretrainingDataset:
         return found[0], found[1]
 
     def gather(self, indices: Any) -> Batch:
-        """The packed batch of these rows, masked, with ``row_ids``."""
+        """Returns the packed batch of these rows, masked, with ``row_ids``."""
         indices = np.asarray(indices, np.int64)
         made: Any = self._pair if self.has_pairs else self._text
         rows = [made(self._rows[int(index)]) for index in indices]
@@ -202,7 +203,7 @@ class PretrainingDataset:
         return Batch(arrays, ("input_ids", "labels", "token_type_ids"))
 
     def fingerprint(self) -> str:
-        """A hash of the tokens, and of what decides rows, masks and pairs."""
+        """Returns a hash of the tokens and of the settings of rows, masks and pairs."""
         settings = {
             **self.masker.settings(),
             "frame": list(self.frame),
@@ -231,11 +232,11 @@ class PretrainingDataset:
     # ------------------------------------------------------------ running text
 
     def _whole(self) -> int:
-        """Rows of the whole corpus, without pairs."""
+        """Returns the number of rows of the whole corpus, without pairs."""
         return -(-len(self.store.tokens) // (self.max_seq_length - 2))
 
     def _text(self, row: int) -> tuple[Array, Array]:
-        """Ids of a row, and its random words."""
+        """Returns the ids of a row, and its random words."""
         width = self.max_seq_length - 2
         start = row * width
         tokens = self.store.tokens.read(
@@ -250,7 +251,7 @@ class PretrainingDataset:
         """Refuse documents that cannot give both kinds of pairs.
 
         Raises:
-            InputError: the rows are of one document, or each has one sentence.
+            InputError: all rows are from one document, or each has only one sentence.
         """
         about = self.store.about
         first = self.store.spans.read(self._rows.start, self._rows.start + 1)[0]
@@ -277,7 +278,7 @@ class PretrainingDataset:
             )
 
     def _pair(self, row: int) -> tuple[Array, Array, int, int]:
-        """Ids, random words, where the second text begins, and whether it is random."""
+        """Returns ids, random words, start of text B, and whether B is random."""
         words = random_words(
             self.seed, self.epoch, row, _PAIR_DRAWS + DRAWS * self.max_seq_length
         )
@@ -297,12 +298,12 @@ class PretrainingDataset:
         return ids, own, len(first) + 2, int(random)
 
     def _begins(self, row: int) -> Array:
-        """Where each sentence of a row begins, and where the last one ends."""
+        """Returns the start of each sentence of a row, and the end of the last one."""
         first, last = self.store.chunks.read(row, row + 2)
         return self.store.pieces.read(int(first), int(last) + 1)
 
     def _other(self, row: int, word: int) -> int:
-        """A row of another document, all equally likely."""
+        """Returns a row of another document, all equally likely."""
         span = self.store.spans.read(row, row + 1)[0]
         first, last = np.clip(span, self._rows.start, self._rows.stop).tolist()
         place = self._rows.start + word % (len(self) - (last - first))
@@ -310,6 +311,6 @@ class PretrainingDataset:
 
 
 def _framed(frame: tuple[int, int], *texts: Array) -> Array:
-    """[CLS] text [SEP] text [SEP]."""
+    """Returns ``[CLS] text [SEP] text [SEP]``."""
     cls, sep = ([one] for one in frame)
     return np.concatenate([cls, *(part for text in texts for part in (text, sep))])

@@ -1,8 +1,8 @@
 """Reads records of TSV, CSV and JSON files, with the position of each field.
 
-TSV is GLUE's dialect: fields are split at tabs and at nothing else, a quotation mark
-is a character like any other. CSV is read by the csv module (RFC 4180 quoting, fields
-may hold line ends). JSON files are JSON lines, or one array of objects.
+TSV is GLUE's dialect: fields are split only at tabs, and a quotation mark is an
+ordinary character. CSV is read by the csv module (RFC 4180 quoting, fields may contain
+line ends). JSON files are JSON lines, or one array of objects.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Record(NamedTuple):
     """One row: line (from 1), index (from 0), values, and the column of each value."""
 
     line: int
-    index: int  # type: ignore[assignment]  # in place of tuple.index
+    index: int  # type: ignore[assignment]  # replaces tuple.index
     values: Sequence[Any]
     place: Callable[[int], int]
 
@@ -53,7 +53,7 @@ def read_records(
     Args:
         path: a file whose suffix is one of ``SUFFIXES``.
         wanted: names of the columns to return, in this order.
-        collector: takes the bad rows.
+        collector: receives the bad rows.
         header: the column names of a TSV file that has no header line.
         delimiter: field separator of a CSV file.
 
@@ -70,7 +70,7 @@ def read_records(
 
 
 def read_names(path: Path, collector: RowCollector, delimiter: str = ",") -> list[str]:
-    """Column names of a file: its header line, or the keys of its first object."""
+    """Returns a file's column names: its header line, or its first object's keys."""
     quiet = RowCollector(collector.report.file, "skip")
     kind = _suffix(path)
     if kind in (".json", ".jsonl"):
@@ -92,7 +92,7 @@ def texts_are_good(
 ) -> bool:
     """Check that the first ``texts`` values are text; otherwise reject the record.
 
-    ``empty`` accepts empty text: every row of a test set needs a prediction.
+    ``empty`` accepts empty text, because every row of a test set needs a prediction.
     """
     for index, field in enumerate(record.values[:texts]):
         if isinstance(field, str) and (empty or field.strip()):
@@ -108,7 +108,7 @@ def check_delimiter(path: Path, delimiter: str) -> None:
     """Refuse an invalid separator, and separators for files other than CSV.
 
     Raises:
-        ConfigError: it is not one character, or the file is no CSV.
+        ConfigError: the separator is not one character, or the file is not CSV.
     """
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise ConfigError(
@@ -123,7 +123,7 @@ def check_delimiter(path: Path, delimiter: str) -> None:
 
 
 def separator_hint(path: Path, names: Sequence[str]) -> str:
-    """Suggest a separator for a CSV file with a single column; else return ''."""
+    """Suggests a separator for a CSV file with a single column; else returns ''."""
     if path.suffix.lower() != ".csv" or len(names) != 1:
         return ""
     mark = next((mark for mark in _SEPARATORS if mark in names[0]), None)
@@ -157,7 +157,7 @@ def _refuse_duplicates(names: Sequence[str], collector: RowCollector) -> None:
 def _positions(
     names: Sequence[str], wanted: Sequence[str], collector: RowCollector
 ) -> list[int]:
-    """Index of each wanted column in the header."""
+    """Returns the index of each wanted column in the header."""
     _refuse_duplicates(names, collector)
     missing = [name for name in wanted if name not in names]
     hint = separator_hint(Path(collector.report.file), names)
@@ -220,7 +220,7 @@ class _Lookahead:
     def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
         self._lines = lines
         self.taken: list[tuple[int, str]] = []  # lines of the record being read
-        self.kept: list[tuple[int, str]] = []  # pushed back, last first
+        self.kept: list[tuple[int, str]] = []  # lines pushed back, last one first
 
     def __iter__(self) -> _Lookahead:
         return self
@@ -282,8 +282,8 @@ def _read_csv(
         elif fields == names:
             reason = _REPEATED_HEADER
         if reason:
-            # Reject only the first line: after a stray quotation mark, the next lines
-            # may be good.
+            # Reject only the first line: the lines after a stray quotation mark may be
+            # good.
             lines.push_back()
             collector.reject(number, column, reason)
             continue

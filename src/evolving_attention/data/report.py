@@ -38,13 +38,13 @@ class RowReport:
     """The report on one file.
 
     Attributes:
-        file: path as it was read.
-        rows_in: rows in the file without the header; blank lines at the end of the file
-            are not rows, other blank lines are.
-        used: rows in the data set.
-        rejected: the other rows, in file order.
-        notes: tolerated irregularities with their number (a byte-order mark at the
-            start of the file, Windows line ends in all lines, …).
+        file: path of the file as given to the reader.
+        rows_in: rows of the file without the header; blank lines count as rows, except
+            at the end of the file.
+        used: number of rows in the data set.
+        rejected: all other rows, in file order.
+        notes: tolerated irregularities and their number (a byte-order mark at the start
+            of the file, Windows line ends in all lines, …).
     """
 
     file: str
@@ -122,7 +122,7 @@ class RowCollector:
     def fail(
         self, reason: str, line: int | None = None, column: int | None = None
     ) -> NoReturn:
-        """Raise :class:`DataError` whatever the policy: the file itself is unusable."""
+        """Raise :class:`DataError` under every policy: the file itself is unusable."""
         raise DataError(reason, self.report.file, line, column)
 
     def finish(self) -> RowReport:

@@ -1,4 +1,4 @@
-"""Rows of dicts from the forms people have their data in: tables, columns, names."""
+"""Rows of dicts from common forms of data: tables, columns, names of labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["column_of", "is_several", "rows_of", "with_numbered_labels"]
 
 
 def is_several(dataset: Any) -> bool:
-    """Whether it is a dict of data sets, not of columns such as texts and labels."""
+    """Whether ``dataset`` is a dict of data sets, not of columns (texts and labels)."""
     if not isinstance(dataset, Mapping):
         return False
     return not dataset or not all(
@@ -26,15 +26,15 @@ def is_several(dataset: Any) -> bool:
 
 
 def rows_of(dataset: Any, role: str) -> Any:
-    """A data set as a sequence of rows; DataFrames and dicts of columns become lists.
+    """Returns a data set as a sequence of rows; lists for DataFrames and dicts.
 
     Args:
-        dataset: of any kind.
-        role: ``train_dataset`` or so, for messages.
+        dataset: a data set of any kind.
+        role: its role for messages, such as ``train_dataset``.
 
     Raises:
-        ConfigError: it is a dict of data sets.
-        InputError: its columns differ in length.
+        ConfigError: ``dataset`` is a dict of data sets.
+        InputError: the columns differ in length.
     """
     if type(dataset).__module__.partition(".")[0] == "pandas":
         if not hasattr(dataset, "columns"):
@@ -66,7 +66,7 @@ def rows_of(dataset: Any, role: str) -> Any:
 
 
 def column_of(dataset: Any, name: str) -> Any:
-    """All values of a column of a data set of any form; None where it has none."""
+    """Returns all values of a column of a data set of any form; None if it has none."""
     if isinstance(dataset, PackedDataset):
         return getattr(dataset, name, None)
     if hasattr(dataset, "column"):  # TableDataset
@@ -82,21 +82,21 @@ def column_of(dataset: Any, name: str) -> Any:
 
 
 def with_numbered_labels(rows: Any, first: Any, model: Any, role: str) -> Any:
-    """The rows with labels as numbers: of a class, or 0 and 1 for each of several.
+    """Returns the rows with numeric labels: a class, or 0 and 1 for each of several.
 
-    Rows whose labels are numbers already are returned as they are.
+    Rows whose labels are already numbers are returned unchanged.
 
     Args:
-        rows: of dicts.
-        first: the first of them.
-        model: the model, whose config knows the names of its classes.
-        role: ``train_dataset`` or so, for messages.
+        rows: rows of dicts.
+        first: the first row.
+        model: the model; its config knows the class names.
+        role: role of the rows for messages, such as ``train_dataset``.
 
     Raises:
-        InputError: the model has no class of that name, or takes one label per row; a
-            row of a list has no label and others have.
+        InputError: the model has no class of that name, or accepts one label per row;
+            or only some rows of a list have a label.
     """
-    some = rows if type(rows) in (list, tuple) else [first]  # without the user's code
+    some = rows if type(rows) in (list, tuple) else [first]  # runs no user code
     key = next((k for k in ("labels", "label") if any(k in row for row in some)), None)
     if key is None:
         return rows
@@ -135,7 +135,7 @@ def with_numbered_labels(rows: Any, first: Any, model: Any, role: str) -> Any:
 
 
 def marked(labels: Any, known: Mapping[str, int], where: str) -> np.ndarray:
-    """Several labels of a row as int64 [1, L]: 1 for those that hold.
+    """Converts several labels of a row to int64 [1, L]: 1 for those that hold.
 
     Args:
         labels: names of classes, or 0 and 1 for each class.
@@ -143,7 +143,7 @@ def marked(labels: Any, known: Mapping[str, int], where: str) -> np.ndarray:
         where: the row, for messages.
 
     Raises:
-        InputError: it is neither.
+        InputError: the labels are in neither form.
     """
     names = isinstance(labels, (list, tuple, set)) and all(
         isinstance(one, str) for one in labels

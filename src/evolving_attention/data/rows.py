@@ -1,4 +1,4 @@
-"""Reads your own data from CSV, TSV and JSON files.
+"""Reads the user's own data from CSV, TSV and JSON files.
 
 :mod:`.columns` chooses text and label columns by run_glue's rule. Decimal labels mean
 regression; other labels are classes, in sorted order. The choices are logged. Rows are
@@ -33,7 +33,7 @@ __all__ = ["class_name", "labels_told", "load_file"]
 
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
-_MOST_NUMBERS = 0.9  # above this share of numbers, other labels are mistakes
+_MOST_NUMBERS = 0.9  # above this share of numbers, other labels are errors
 
 
 class _Row(NamedTuple):
@@ -41,7 +41,7 @@ class _Row(NamedTuple):
     column: int
     texts: Sequence[str]
     label: Any
-    index: int  # type: ignore[assignment]  # in place of tuple.index
+    index: int  # type: ignore[assignment]  # replaces tuple.index
 
 
 def load_file(
@@ -68,7 +68,7 @@ def load_file(
         labelled: False for a file to predict: labels may be missing or -1.
         regression: whether labels are scores rather than classes; None: decimal numbers
             are scores.
-        several: whether a label is a list of labels, of a JSON file: names, or 0 and 1
+        several: whether a label is a list of labels in a JSON file: names, or 0 and 1
             for each class. In the data set it is a list of 0 and 1.
         bad_rows: ``"raise"``, ``"skip"`` or ``"report"``.
         delimiter: field separator of a CSV file.
@@ -79,7 +79,7 @@ def load_file(
 
     Raises:
         DataError: the file is unusable or a row is bad (file, line, column, reason).
-        ConfigError: the file type or an option is not known.
+        ConfigError: the file type or an option is unknown.
 
     Example::
 
@@ -134,7 +134,7 @@ def _read(
     labelled: bool,
     delimiter: str,
 ) -> list[_Row]:
-    """Read the rows whose texts are good; labels are not checked."""
+    """Reads the rows whose texts are valid; does not check labels."""
     if has_labels and not chosen.has_label and path.suffix.lower() in (".csv", ".tsv"):
         found = read_names(path, collector, delimiter)
         hint = separator_hint(path, found) or (
@@ -161,7 +161,7 @@ def _choose(
     label_column: str | None,
     delimiter: str,
 ) -> Columns:
-    """The file's columns, chosen from its first rows unless given."""
+    """Returns the file's columns: given, or chosen by its first rows."""
 
     def sample(wanted: Sequence[str]) -> dict[str, list[Any]]:
         quiet = RowCollector(str(path), "skip")
@@ -191,7 +191,7 @@ def _choose(
 def labels_told(
     label_names: tuple[str, ...] | None, example: Any, several: bool = False
 ) -> str:
-    """Describe in one line how the labels are read."""
+    """Describes in one line how the labels are read."""
     if label_names is None:
         return (
             f"the labels are scores, such as {example}: regression; "
@@ -212,7 +212,7 @@ def _rule(
     regression: bool | None,
     several: bool,
 ) -> tuple[tuple[str, ...] | None, Callable[[Any], Any]]:
-    """As :func:`_label_rule`, or for a list of labels per row."""
+    """Like :func:`_label_rule`, or for a list of labels per row."""
     if not several:
         return _label_rule(rows, like, labelled, regression)
     known = None if like is None else like.label_names
@@ -225,7 +225,7 @@ def _label_rule(
     labelled: bool,
     regression: bool | None,
 ) -> tuple[tuple[str, ...] | None, Callable[[Any], int | float | None]]:
-    """(class names or None for regression, function from a field to a label)."""
+    """Returns (class names, None for regression; function from a field to a label)."""
     fields = [row.label for row in rows if row.label not in ("", None)]
     if not labelled:
         fields = [field for field in fields if str(field) != "-1"]
@@ -261,14 +261,14 @@ def _label_rule(
         if text not in ids and (number := _integer(field)) is not None:
             text = str(number)  # "01" means class 1
         if text not in ids and (value := _number(field)) is not None:
-            text = class_name(value)  # and so does 1.0
+            text = class_name(value)  # 1.0 means class 1 too
         return ids.get(text)
 
     return names, class_id
 
 
 def _label_kind(fields: list[Any]) -> str:
-    """ "integer" classes, "number" (regression) or "text" classes."""
+    """Returns "integer" classes, "number" (regression) or "text" classes."""
     integers = sum(_integer(field) is not None for field in fields)
     numbers = sum(_number(field) is not None for field in fields)
     if not fields or numbers < _MOST_NUMBERS * len(fields):
@@ -294,12 +294,12 @@ def _number(field: Any) -> float | None:
 
 
 def class_name(value: Any) -> str:
-    """A label as the name of a class; 1.0 is 1."""
+    """Returns a label as a class name; 1.0 is 1."""
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
 def _text(field: Any) -> str:
-    """Name of a class: the text itself, or a JSON value's spelling; "" if neither."""
+    """Returns a class name: the text, or a JSON value's spelling; "" if neither."""
     if isinstance(field, str):
         return field
     if isinstance(field, bool):

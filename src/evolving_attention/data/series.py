@@ -1,7 +1,7 @@
-"""Collections of time series in any accepted form, checked series by series.
+"""Collections of time series in any accepted form, checked one by one.
 
-A collection becomes a list of float64 arrays [channels, length], missing values NaN;
-:class:`SeriesRows` is the packed form that models and the Trainer take.
+A collection becomes a list of float64 arrays [channels, length] with NaN for missing
+values; :class:`SeriesRows` is the packed form that models and the Trainer accept.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _FORMS = "[n, channels, length], [n, length], or a list of arrays [channels, len
 
 @dataclass(frozen=True)
 class Reading:
-    """A collection and how it was read.
+    """A collection, and how it was read.
 
     Attributes:
         series: float64 [channels, length] each.
-        longest: time steps of the longest series with its padding.
+        longest: time steps of the longest series, including its padding.
         table: length of all series, if they came as one table [n, length].
         time_axis: the axis read as time, where axis 0 counts the series: 1 or 2; None
             if a series has only one axis.
         frames: whether the series are DataFrames.
-        doubt: the reason to doubt this reading; None: no reason.
-        names: of the channels; None: they have none, as in arrays.
+        doubt: a reason to doubt this reading; None: no reason.
+        names: names of the channels; None: no names, as in arrays.
     """
 
     series: list[Series]
@@ -54,7 +54,7 @@ class Reading:
     names: tuple[str, ...] | None = None
 
     def __str__(self) -> str:
-        """The reading in one line."""
+        """Describes the reading in one line."""
         lengths = {one.shape[1] for one in self.series}
         steps = (
             f"{min(lengths)} to {max(lengths)}" if len(lengths) > 1 else lengths.pop()
@@ -72,7 +72,7 @@ class Reading:
 def as_series(
     collection: Any, name: str = "X", time_axis: int | None = None
 ) -> list[Series]:
-    """Every series of a collection as float64 [channels, length]; see :func:`read`."""
+    """Returns each series as float64 [channels, length]; see :func:`read`."""
     return read(collection, name, time_axis).series
 
 
@@ -82,7 +82,7 @@ def read(
     time_axis: int | None = None,
     earlier: tuple[bool, int | None] | None = None,
 ) -> Reading:
-    """Every series of a collection as float64 [channels, length].
+    """Reads every series of a collection as float64 [channels, length].
 
     Time steps at the end of a series where every channel is NaN are padding and are
     removed; any other NaN is kept as a missing value.
@@ -90,21 +90,21 @@ def read(
     Args:
         collection: array [n, channels, length]; array or table [n, length] of series
             with one channel; a list of arrays [channels, length] or [length], which may
-            differ in length; a list of DataFrames, whose axis of time
-            :func:`.series_axes.frames_axis` tells; a table with the index (series,
+            differ in length; a list of DataFrames, whose time axis
+            :func:`.series_axes.frames_axis` finds; a table with the index (series,
             time) and the channels as columns; or a SeriesPart.
-        name: its name in messages.
-        time_axis: the axis of time of arrays and frames with two axes, where axis 0
-            counts the series: 1 for [n, length, channels], 2 for [n, channels, length].
-            None: 2 for arrays; from the labels for frames.
-        earlier: (frames, time_axis) of an earlier reading, used for the same form.
+        name: name of the collection in messages.
+        time_axis: the time axis of arrays and frames with two axes, where axis 0 counts
+            the series: 1 for [n, length, channels], 2 for [n, channels, length]. None:
+            2 for arrays; from the labels for frames.
+        earlier: (frames, time_axis) of an earlier reading, applied to the same form.
 
     Raises:
-        ShapeError: another number of axes, no series, an empty one, series that differ
-            in channels, or a long table.
-        DTypeError: something is not a real number.
-        InputError: a value is infinite, a series holds nothing but NaN, a time step
-            comes twice, or frames differ in the names of their channels.
+        ShapeError: wrong number of axes, no series, an empty series, series with
+            different channels, or a long table.
+        DTypeError: a value is not a real number.
+        InputError: a value is infinite, a series contains only NaN, a time step occurs
+            twice, or frames have different channel names.
     """
     if isinstance(collection, SeriesPart):
         found = read(collection.X, name, time_axis, earlier)
@@ -140,7 +140,7 @@ def _split(
     time_axis: int | None,
     earlier: tuple[bool, int | None] | None,
 ) -> Reading:
-    """The series as float64 [channels, length], without a check of the values."""
+    """Returns the series as float64 [channels, length], with unchecked values."""
     if getattr(getattr(collection, "index", None), "nlevels", 1) > 1:
         parts, doubt = series_of_index(collection, name)
         series = [_one(part, f"{name}[{i}]") for i, part in enumerate(parts)]
@@ -177,7 +177,7 @@ def _of_list(
     time_axis: int | None,
     earlier: tuple[bool, int | None] | None,
 ) -> Reading:
-    """A list of arrays or frames, one per series."""
+    """Reads a list of arrays or frames, one per series."""
     arrays = [_one(item, f"{name}[{i}]") for i, item in enumerate(items)]
     framed = [is_frame(item) for item in items]
     if any(framed) and not all(framed):
@@ -201,7 +201,7 @@ def _of_list(
 def _along_time(
     arrays: list[Series], time_axis: int | None, doubtful: bool, frames: bool = False
 ) -> Reading:
-    """Arrays of two axes with time on the second one, and whether that is plausible."""
+    """Moves time to the second of two axes; notes whether that is plausible."""
     axis = time_axis or 2
     series = [one.T for one in arrays] if axis == 1 else arrays
     channels = series[0].shape[0] if series else 0
@@ -239,7 +239,7 @@ def _one(item: Any, where: str) -> Series:
 
 
 def _numbers(value: Any, where: str) -> Series:
-    """The array as float64, or an error with the reason."""
+    """Converts to float64, or raises an error with the reason."""
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:
@@ -270,7 +270,7 @@ def _numbers(value: Any, where: str) -> Series:
 
 
 def _checked(series: Series, where: str) -> Series:
-    """Remove padding at the end; refuse infinity and a series without any value."""
+    """Removes padding at the end; refuses infinity and a series without any value."""
     finite = np.isfinite(series)
     if finite.all():
         return series
@@ -290,11 +290,11 @@ def _checked(series: Series, where: str) -> Series:
 
 
 class SeriesRows(PackedRows):
-    """N series stored flat, a data set for the Trainer.
+    """N series stored flat, as a data set for the Trainer.
 
     Args:
-        values: float32 [total, channels], the series one after another, time first.
-        offsets: int64 [N + 1], where each begins.
+        values: float32 [total, channels], series after series, time first.
+        offsets: int64 [N + 1], the start of each series.
         labels: int64 (classes) or float32 (values) [N], or None.
 
     As a sequence, row i is ``{"values": float32 [length, channels], "labels": …}``.
@@ -339,13 +339,13 @@ class SeriesRows(PackedRows):
 
     @property
     def channels(self) -> int:
-        """Variables of each series."""
+        """Number of channels of each series."""
         return int(self.values.shape[1])
 
     def bare(self, indices: Any) -> Batch:
-        """The batch without what subclasses draw or add."""
+        """Returns the batch without draws or fields of subclasses."""
         return SeriesRows.gather(self, indices)
 
     def take(self, indices: Any) -> SeriesRows:
-        """These series as a data set."""
+        """Returns these series as a data set."""
         return SeriesRows(**self._gathered(indices))

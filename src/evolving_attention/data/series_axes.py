@@ -1,4 +1,4 @@
-"""Finds the axis of time in collections of series, and reads tables of many series."""
+"""Finds the time axis in collections of series, and reads tables of many series."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CHANNELS = frozenset(
 IDS = frozenset(
     ("case", "id", "instance", "sample", "series", "subject", "uid", "unit")
 )
-_FEW_COLUMNS = 8  # of a table that may be a long one
+_FEW_COLUMNS = 8  # maximum columns of a table that may be a long one
 
 
 def is_frame(value: Any) -> bool:
@@ -59,14 +59,14 @@ def is_frame(value: Any) -> bool:
 
 
 def frames_axis(frames: Sequence[Any]) -> tuple[int, bool]:
-    """(axis of time, whether the labels or the lengths leave no doubt) of DataFrames.
+    """Finds DataFrames' (time axis, whether labels or lengths leave no doubt).
 
-    Axis 1 is the rows, axis 2 the columns: axis 0 counts the frames. The first of these
-    rules that applies decides:
+    Axis 1 is the rows, axis 2 the columns; axis 0 counts the frames. The first rule
+    that applies decides:
 
     1. the index or the columns are named (``time``, ``channel``, …) or are dates;
-    2. one of both holds names, the other numbers: names are channels;
-    3. only one of both differs in length between the frames: it is time;
+    2. one of the two has names, the other numbers: names are channels;
+    3. only one of the two differs in length between the frames: it is time;
     4. the longer one is time. Wide frames numbered both ways are aeon's own form,
        ``pd.DataFrame(array [channels, length])``; other frames have time in their rows.
     """
@@ -87,7 +87,7 @@ def frames_axis(frames: Sequence[Any]) -> tuple[int, bool]:
 
 
 def names_of(labels: Any) -> tuple[str, ...] | None:
-    """The labels of an axis as names; None: they are no text, such as numbers."""
+    """Returns the labels of an axis as names; None if they are not text."""
     found = tuple(labels)
     return found if all(isinstance(one, str) for one in found) else None
 
@@ -95,15 +95,15 @@ def names_of(labels: Any) -> tuple[str, ...] | None:
 def frames_channels(
     frames: Sequence[Any], axis: int, name: str
 ) -> tuple[str, ...] | None:
-    """Names of the channels of DataFrames whose time is on ``axis``, as frames_axis.
+    """Returns channel names of DataFrames with time on ``axis`` (see frames_axis).
 
     Raises:
-        InputError: the frames differ in them, or in their order.
+        InputError: the frames have different names, or another order.
     """
     found = [names_of(f.columns if axis == 1 else f.index) for f in frames]
     for i, names in enumerate(found):
         alike = frames[i].shape[2 - axis] == frames[0].shape[2 - axis]
-        if alike and names != found[0]:  # another number is refused elsewhere
+        if alike and names != found[0]:  # a different number is refused elsewhere
             shown = [", ".join(one or ["without names"]) for one in (names, found[0])]
             raise InputError(
                 f"{name}[{i}]: the channels {shown[0]}, expected {shown[1]} as in "
@@ -113,7 +113,7 @@ def frames_channels(
 
 
 def _role(labels: Any) -> str | None:
-    """``"time"`` or ``"channel"`` by the name or type of the labels, if they decide."""
+    """Returns ``"time"`` or ``"channel"`` by name or type of the labels, else None."""
     name = str(labels.name).lower()
     if name in TIMES or str(labels.dtype).startswith(("date", "timedelta", "period")):
         return "time"
@@ -125,14 +125,14 @@ def _named(labels: Any) -> bool:
 
 
 def series_of_index(table: Any, name: str) -> tuple[list[Any], str | None]:
-    """The series [channels, length] of a table with the index (series, time).
+    """Returns the series [channels, length] of a table with the index (series, time).
 
     Returns:
-        The series in the sorted order of the index's first level, and a doubt about
-        that order if the rows have another one.
+        The series, sorted by the first index level, and a doubt about this order if the
+        rows are in another one.
 
     Raises:
-        ShapeError: the index has more levels, or its first one is time.
+        ShapeError: the index has more levels, or its first level is time.
         InputError: a time step appears twice.
     """
     index = table.index
@@ -168,11 +168,11 @@ def series_of_index(table: Any, name: str) -> tuple[list[Any], str | None]:
 def refuse_long(table: Any, name: str) -> None:
     """Refuse a table with one row per time step where one row per series is expected.
 
-    Recognised by a column called ``id``, ``case`` or ``…_id``, or by one column that
+    Such a table has a column named ``id``, ``case`` or ``…_id``, or one column that
     numbers blocks of rows and another one that increases within each block.
 
     Raises:
-        ShapeError: the table looks like one.
+        ShapeError: the table looks like a long one.
     """
     values = table.to_numpy() if is_frame(table) else np.asarray(table)
     labels = list(table.columns) if is_frame(table) else list(range(values.shape[1]))
@@ -204,7 +204,7 @@ def refuse_long(table: Any, name: str) -> None:
 
 
 def _blocks(values: Any) -> tuple[int, int] | None:
-    """(column that numbers blocks of rows, column increasing within each), if any."""
+    """Returns (column that numbers blocks of rows, column increasing in each block)."""
     rows, width = values.shape
     if rows < 8 or not 2 <= width <= _FEW_COLUMNS:
         return None
@@ -224,7 +224,7 @@ def _blocks(values: Any) -> tuple[int, int] | None:
 
 
 def _ranks(column: Any) -> Any:
-    """Whole numbers in the order of the values; NaN and mixed types are all equal."""
+    """Returns ranks of the values as integers; NaN and mixed types get equal ranks."""
     try:
         return np.unique(column, return_inverse=True)[1]
     except TypeError:

@@ -25,12 +25,12 @@ def read_ts(file: str | Path, *, labelled: bool = True) -> SeriesPart:
     """Read one .ts file.
 
     Args:
-        file: its path.
+        file: path of the file.
         labelled: whether a file without targets is an error.
 
     Raises:
-        DataError: it is missing, empty, truncated, not a .ts file, or has no targets;
-            names the line if it is known.
+        DataError: the file is missing, empty, truncated, not a .ts file, or has no
+            targets; names the line if known.
         MissingExtraError: aeon is not installed.
     """
     path = Path(file)
@@ -75,10 +75,10 @@ def read_ts(file: str | Path, *, labelled: bool = True) -> SeriesPart:
 
 
 def _refuse_other_formats(path: Path) -> None:
-    """Refuse text that is no .ts file, such as a CSV file, by its first line.
+    """Refuse text that is not a .ts file, such as a CSV file, by its first line.
 
     Raises:
-        DataError: the first line is no header of a .ts file.
+        DataError: the first line is not a header of a .ts file.
     """
     with path.open("rb") as file:
         begin = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
@@ -88,7 +88,7 @@ def _refuse_other_formats(path: Path) -> None:
         first = begin.decode(_ENCODING, "ignore").splitlines()[0][:60]
         begin.decode(_ENCODING)
     except UnicodeDecodeError as error:
-        if error.start < len(begin) - 4:  # not a letter that the 4096 bytes cut
+        if error.start < len(begin) - 4:  # not a character split at the 4096-byte limit
             return
     raise DataError(
         f"is not a .ts file: its first line is {first!r}, expected one that begins "
@@ -98,7 +98,7 @@ def _refuse_other_formats(path: Path) -> None:
 
 
 def _check_labels(y: Any, known: Sequence[str], path: Path) -> None:
-    """Check every label against the header: a truncated line ends in half a label."""
+    """Check every label against the header: truncated lines end in a partial label."""
     allowed = {str(value) for value in known}
     for case, label in enumerate(y):
         if allowed and str(label) not in allowed:
@@ -110,7 +110,7 @@ def _check_labels(y: Any, known: Sequence[str], path: Path) -> None:
 
 
 def _first_bad_line(path: Path) -> tuple[int | None, str]:
-    """(number, problem) of the first line that is not a series, or (None, "")."""
+    """Returns (number, problem) of the first line that is no series, or (None, "")."""
     try:
         lines = path.read_text(encoding=_ENCODING).splitlines()
     except UnicodeDecodeError as error:
@@ -147,17 +147,17 @@ def _is_value(text: str) -> bool:
 
 
 def load(name: str | Path, data_dir: str | Path | None = None) -> SeriesDataset:
-    """A data set ``NAME_TRAIN.ts`` and ``NAME_TEST.ts`` by its name; no network.
+    """Loads ``NAME_TRAIN.ts`` and ``NAME_TEST.ts`` by name; uses no network.
 
     Searches ``data_dir`` and its folders ``NAME`` and ``timeseries/NAME``, then the
     data sets that aeon includes.
 
     Args:
-        name: such as "JapaneseVowels".
+        name: name of the data set, such as "JapaneseVowels".
         data_dir: a folder of data sets; None: only aeon's.
 
     Raises:
-        DataError: it is not found, or a file cannot be read; names the places searched.
+        DataError: not found, or a file cannot be read; names the places searched.
         InputError: the two parts do not fit together.
         MissingExtraError: aeon is not installed.
     """
@@ -177,7 +177,7 @@ def load(name: str | Path, data_dir: str | Path | None = None) -> SeriesDataset:
 
 
 def _places(name: str, data_dir: str | Path | None) -> list[Path]:
-    """Folders that may hold the data set, in the order they are searched."""
+    """Returns folders that may contain the data set, in search order."""
     if os.sep in name or name in ("", ".", ".."):
         raise DataError(
             f"data set {name!r}: expected a name such as JapaneseVowels; give files by "
@@ -201,7 +201,7 @@ def _places(name: str, data_dir: str | Path | None) -> list[Path]:
 
 
 def _names(places: Sequence[Path]) -> list[str]:
-    """Names of other data sets in these places, for a suggestion."""
+    """Returns names of other data sets in these places, for a suggestion."""
     found: set[str] = set()
     for place in places:
         if place.parent.is_dir():

@@ -1,4 +1,4 @@
-"""Fits series to the length that a model takes: cut at the end, or resampled."""
+"""Fits series to the length that a model accepts: truncated, or resampled."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _LOGGER = logging.getLogger("evolving_attention")
 def shortened(
     series: Sequence[Array], limit: int, longer: str, missing: str, name: str = "X"
 ) -> list[Array]:
-    """The series [channels, length], those above ``limit`` time steps made to fit.
+    """Shortens series [channels, length] that have more than ``limit`` time steps.
 
     Args:
         series: arrays with NaN for missing values.
         limit: the longest length to keep.
-        longer: ``"cut"`` keeps the first ``limit`` steps; ``"resample"`` reads the
-            series at ``limit`` evenly spaced times from its first to its last step,
+        longer: ``"cut"`` keeps the first ``limit`` steps; ``"resample"`` interpolates
+            the series at ``limit`` evenly spaced times from its first to its last step,
             linearly between known values; ``"error"`` changes nothing.
         missing: the estimator's option. With ``"refuse"`` a series with a gap is not
-            resampled, since that would fill the gap.
-        name: of the collection, in messages.
+            resampled, because that would fill the gap.
+        name: name of the collection in messages.
 
     Raises:
-        InputError: a series has a gap and is to be resampled with
-            ``missing="refuse"``, or has no value before the cut.
+        InputError: a series with a gap would be resampled with ``missing="refuse"``, or
+            a series has no value in the kept steps.
     """
     series = list(series)
     above = [i for i, one in enumerate(series) if one.shape[1] > limit]
@@ -70,7 +70,7 @@ def shortened(
 
 
 def _resampled(series: Array, count: int) -> Array:
-    """The series [channels, length] at ``count`` evenly spaced times."""
+    """Interpolates a series [channels, length] at ``count`` evenly spaced times."""
     time = np.arange(series.shape[1])
     wanted = np.linspace(0, time[-1], count)
     found = np.full((len(series), count), np.nan)

@@ -1,4 +1,4 @@
-"""Series with their targets as files give them: one part, and a data set of two."""
+"""Series with targets from files: one part, and a data set of two parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evolving_attention.errors import InputError
 
 __all__ = ["SeriesDataset", "SeriesPart", "check_parts"]
 
-_SHOWN = 6  # labels in a summary
+_SHOWN = 6  # most labels in a summary
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,7 +41,7 @@ class SeriesPart:
         return f"SeriesPart({self._summary()}; {self.source})"
 
     def _summary(self) -> str:
-        """Numbers of series, channels and time steps, and the targets."""
+        """Returns the numbers of series, channels and time steps, and the targets."""
         lengths = [int(np.shape(one)[-1]) for one in self.X]
         least, most = min(lengths, default=0), max(lengths, default=0)
         steps = str(most) if least == most else f"{least} to {most}"
@@ -65,7 +65,7 @@ class SeriesPart:
 
     @property
     def channels(self) -> int:
-        """Variables of the first series."""
+        """Number of channels of the first series."""
         return int(np.shape(self.X[0])[0])
 
 
@@ -90,7 +90,7 @@ class SeriesDataset:
 
     @property
     def longest(self) -> int:
-        """Time steps of the longest series of both parts."""
+        """Time steps of the longest series in both parts."""
         return max(self.train.longest, self.test.longest)
 
 
@@ -98,7 +98,7 @@ def check_parts(train: SeriesPart, test: SeriesPart) -> None:
     """Refuse two parts that do not belong to one data set.
 
     Raises:
-        InputError: they differ in channels, their names or the kind of targets.
+        InputError: the parts differ in channels, channel names or kind of targets.
     """
     if train.channels != test.channels:
         raise InputError(

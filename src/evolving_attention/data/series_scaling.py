@@ -15,23 +15,23 @@ __all__ = ["MISSING", "SCALES", "SeriesScaler", "fill_missing"]
 Array = np.ndarray[Any, Any]
 MISSING = ("interpolate", "refuse")
 SCALES = ("channel", "series", "none")
-_TINY = 1e-12  # a deviation below it, relative to the mean, is rounding
+_TINY = 1e-12  # a deviation below this share of the mean is a rounding error
 
 
 class SeriesScaler:
     """Fills missing values and scales every channel to mean 0 and deviation 1.
 
-    Per channel, with m and s over all known values of the training series:
+    For each channel, with m and s over all known values of the training series:
 
         x ← (x − m) / s      (s = 1 for a constant channel)
 
     Missing values (NaN) are interpolated linearly in time; before the first and after
-    the last known value they take that value. A channel without any value in a series
+    the last known value, that value is used. A channel that has no value in a series
     becomes 0, the training mean.
 
     Args:
         scale: ``"channel"``: m and s of the training set, per channel; ``"series"``: m
-            and s of each series' own channels; ``"none"``: the values unchanged.
+            and s of each series, per channel; ``"none"``: values stay unchanged.
         missing: ``"interpolate"``, as above, or ``"refuse"``: NaN is an error.
 
     Raises:
@@ -53,7 +53,7 @@ class SeriesScaler:
         self.deviation: Array | None = None
 
     def fit(self, collection: Sequence[Array], name: str = "X") -> SeriesScaler:
-        """Learn m and s from training series [channels, length].
+        """Computes m and s from training series [channels, length].
 
         Raises:
             InputError: a channel has no value in any series, or NaN is refused.
@@ -80,10 +80,10 @@ class SeriesScaler:
         labels: Array | None = None,
         name: str = "X",
     ) -> SeriesRows:
-        """The series as a data set of scaled values, packed, without gaps.
+        """Returns the series as a packed data set of scaled values, without gaps.
 
         Raises:
-            InputError: NaN where it is refused, or a scaled value beyond float32.
+            InputError: NaN where it is refused, or a scaled value exceeds float32.
         """
         self.refuse_missing(collection, name)
         offsets = np.zeros(len(collection) + 1, dtype=np.int64)
@@ -102,7 +102,7 @@ class SeriesScaler:
         return SeriesRows(values, offsets, labels)
 
     def _scaled(self, series: Array) -> Array:
-        """One series as [length, channels], scaled and filled."""
+        """Returns one series as [length, channels], scaled and filled."""
         values = series.T
         there = ~np.isnan(values)
         mean, deviation = self.mean, self.deviation
@@ -132,7 +132,7 @@ class SeriesScaler:
                 )
 
     def to_dict(self) -> dict[str, Any]:
-        """Options and fitted values, as plain values."""
+        """Returns options and fitted values, as plain values."""
         return {
             "scale": self.scale,
             "missing": self.missing,
@@ -142,7 +142,7 @@ class SeriesScaler:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> SeriesScaler:
-        """Build from the result of :meth:`to_dict`."""
+        """Builds a scaler from the result of :meth:`to_dict`."""
         scaler = cls(values["scale"], values["missing"])
         if values["mean"] is not None:
             scaler.mean = np.asarray(values["mean"], dtype=np.float64)
@@ -151,7 +151,7 @@ class SeriesScaler:
 
 
 def _without_zeros(deviation: Array, mean: Array) -> Array:
-    """Deviations; 1 for a channel that is constant up to rounding."""
+    """Returns deviations; 1 for a channel that is constant up to rounding."""
     constant = deviation <= _TINY * np.abs(mean)
     return np.where(constant, 1.0, deviation)
 
@@ -159,7 +159,7 @@ def _without_zeros(deviation: Array, mean: Array) -> Array:
 def fill_missing(values: Array, lacking: Array) -> Array:
     """Fill NaN in [length, channels] along time; ``lacking`` [channels] if all are NaN.
 
-    Interpolates linearly between known values, and takes the first or last known value
+    Interpolates linearly between known values, and uses the first or last known value
     at the ends.
     """
     filled = np.array(values, dtype=np.float64)

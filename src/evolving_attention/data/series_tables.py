@@ -1,4 +1,4 @@
-"""Time series in CSV files: a series in each row, or a time step in each row."""
+"""Time series in CSV files: each row is a series, or a time step."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["read_csv"]
 
 _LOGGER = logging.getLogger("evolving_attention")
 _TARGETS = ("label", "labels", "target", "class", "y")
-_MISSING = ("?", "NULL", "None")  # besides pandas' own: empty, NA, NaN, …
+_MISSING = ("?", "NULL", "None")  # in addition to pandas' own: empty, NA, NaN, …
 _DELIMITERS = ",;\t|"
-_NAMELESS = re.compile(r"(Unnamed: \d+)?")  # pandas' name of a column without one
+_NAMELESS = re.compile(r"(Unnamed: \d+)?")  # pandas' name of a nameless column
 _NUMBERED = re.compile(r"(\D*)(?<!-)(\d+(?:\.\d+)?)(\D*)")  # t1, step 10
 _DATED = re.compile(r"\d{4}|\d\D+\d")
 
@@ -41,12 +41,11 @@ def read_csv(
 ) -> SeriesPart:
     """Read time series from a table with a header line.
 
-    A long table has a row for each time step: a column that names the series, one with
-    the time, and one for each channel (or one with the channel's name and one with its
-    value). Any other table has a series with one channel in each row, its steps in the
-    order of the columns. An empty cell is a missing value; at the end of a series it is
-    padding. A first column without a name is the index that pandas writes by default,
-    and is left out.
+    A long table has a row per time step: a column that names the series, one with the
+    time, and one for each channel (or one with the channel's name and one with its
+    value). In any other table each row is a series with one channel, whose steps follow
+    the order of the columns. An empty cell is a missing value; at the end of a series
+    it is padding. A nameless first column, pandas' default index, is skipped.
 
     Args:
         file: path of the table.
@@ -54,11 +53,11 @@ def read_csv(
             ``label``, ``labels``, ``target``, ``class`` or ``y``.
         id: column that names the series; None: ``id``, ``case``, ``series`` or similar,
             or ``…_id``.
-        time: column by which the rows of a series are sorted, numbers, dates or t1, t2,
-            …; None: ``time``, ``t``, ``step``, ``date`` or similar.
-        regression: whether targets are values; None: if one is no whole number.
+        time: column that sorts the rows of a series: numbers, dates or t1, t2, …; None:
+            ``time``, ``t``, ``step``, ``date`` or similar.
+        regression: whether targets are values; None: true if one is not a whole number.
         labelled: whether a table without targets, or without ``target``, is an error.
-        delimiter: between columns; None: the most frequent of , ; | and tab in the
+        delimiter: column separator; None: the most frequent of , ; | and tab in the
             header.
 
     Returns:
@@ -67,7 +66,8 @@ def read_csv(
 
     Raises:
         DataError: the file is missing or empty, a column is missing or nameless, two
-            may be the target, id or time, or a value cannot be used; names the line.
+            columns may be the target, id or time, or a value cannot be used; names the
+            line.
         MissingExtraError: pandas is not installed.
 
     Example::
@@ -192,12 +192,12 @@ class _Table:
         return list(self.frame.columns)
 
     def shown(self) -> str:
-        """The first columns, for messages."""
+        """Returns the first columns, for messages."""
         names = self.columns
         return ", ".join(names[:8]) + (f", … ({len(names)})" if len(names) > 8 else "")
 
     def error(self, reason: str, row: int | None = None) -> DataError:
-        """An error in this file, at the row counted from 1; 0 is the header."""
+        """Returns an error in this file, at the row counted from 1; 0 is the header."""
         return DataError(reason, str(self.path), None if row is None else row + 1)
 
     def role(
@@ -208,7 +208,7 @@ class _Table:
         ending: str = "\0",
         needed: bool = True,
     ) -> str | None:
-        """The column given, or the only one known by its name, or None."""
+        """Returns the given column, or the only one with a known name, or None."""
         if given is not None:
             if given not in self.columns:
                 if not needed:
@@ -233,7 +233,7 @@ class _Table:
         return found[0] if found else None
 
     def numbers(self, names: Sequence[str]) -> Array:
-        """These columns as float64 [rows, columns], empty cells NaN."""
+        """Returns these columns as float64 [rows, columns], NaN for empty cells."""
         found = np.empty((len(self.frame), len(names)))
         for i, name in enumerate(names):
             column = self.frame[name]
@@ -255,7 +255,7 @@ class _Table:
         return found
 
     def text(self, name: str) -> Array:
-        """A column as text; an empty cell is an error."""
+        """Returns a column as text; an empty cell is an error."""
         column = self.frame[name]
         empty = column.isna().to_numpy()
         if empty.any():
@@ -268,7 +268,7 @@ class _Table:
         return np.array(column.str.strip().tolist(), dtype=object)
 
     def check_constant(self, column: str, id_column: str) -> None:
-        """Refuse a series with several targets."""
+        """Refuse a series with more than one target."""
         values, ids = self.text(column), self.text(id_column)
         first: dict[str, str] = {}
         for row, one, value in zip(self.frame.index, ids, values, strict=True):
@@ -281,7 +281,7 @@ class _Table:
                 )
 
     def order(self, name: str) -> Array:
-        """The time column as numbers to sort by."""
+        """Returns the time column as numbers to sort by."""
         pandas = require("pandas", extra="timeseries", why="to read tables of series")
         text = self.text(name)
         if all(map(_is_number, text)):
@@ -305,7 +305,7 @@ _Found = tuple[Any, Array, tuple[str, ...] | None, tuple[str, ...] | None]
 
 
 def _wide(table: _Table, steps: Sequence[str], id_column: str | None) -> _Found:
-    """(series, their first rows, ids, names of channels) of a series in each row."""
+    """Reads one series per row: (series, first rows, ids, channel names)."""
     ids = None
     if id_column is not None:
         ids = table.text(id_column)
@@ -329,7 +329,7 @@ def _wide(table: _Table, steps: Sequence[str], id_column: str | None) -> _Found:
 
 
 def _long(table: _Table, names: list[str], id_column: str, time: str) -> _Found:
-    """The same of a time step in each row."""
+    """Reads one time step per row; returns the same tuple as :func:`_wide`."""
     ids, times = table.text(id_column), table.order(time)
     kinds = [name for name in names if name.lower() in CHANNELS]
     if len(kinds) == 1 and len(names) == 2:  # (id, time, channel, value)
@@ -343,7 +343,7 @@ def _long(table: _Table, names: list[str], id_column: str, time: str) -> _Found:
     names_seen, first, series_of = np.unique(
         ids, return_index=True, return_inverse=True
     )
-    X, kept = [], np.argsort(first)  # in the order of the file
+    X, kept = [], np.argsort(first)  # in file order
     for number in kept:
         rows = np.flatnonzero(series_of == number)
         steps, step_of = np.unique(times[rows], return_inverse=True)
@@ -377,7 +377,7 @@ def _refuse_twice(
 def _targets(
     table: _Table, column: str, rows: Array, regression: bool | None
 ) -> tuple[Array, bool]:
-    """The target of each series and whether targets are values."""
+    """Returns the target of each series, and whether targets are values."""
     text = table.text(column)[rows]
     numeric = all(map(_is_number, text))
     values = text.astype(np.float64) if numeric else None
@@ -387,7 +387,7 @@ def _targets(
     if not regression:
         labels = text.tolist()
         if values is not None and whole:
-            labels = [re.sub(r"\.0*$", "", one) for one in labels]  # 01 is not 1
+            labels = [re.sub(r"\.0*$", "", one) for one in labels]  # but 01 is not 1
         return np.array(labels), False
     if values is None:
         row = next(i for i, one in enumerate(text) if not _is_number(one))

@@ -1,4 +1,4 @@
-"""Several labels per text: lists in a JSON file as 0 and 1 for each class."""
+"""Several labels per text: lists in a JSON file, as 0 and 1 for each class."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ Parse = Callable[[Any], list[int] | int | None]
 def label_lists(
     fields: Sequence[Any], known: Sequence[str] | None, labelled: bool
 ) -> tuple[tuple[str, ...], Parse]:
-    """(class names, function from a field to 0 and 1 for each class).
+    """Returns (class names, function from a field to 0 and 1 for each class).
 
-    A field is a list of names, or of 0 and 1 with a place for each class. The
-    second form is assumed if all lists hold only 0 and 1 and have the same length,
-    2 or more. The function returns None for other fields, and -1 for a row without
-    labels in a file to predict.
+    A field is a list of names, or of 0 and 1 for each class. The second form is assumed
+    if all lists contain only 0 and 1 and have the same length, 2 or more. The function
+    returns None for other fields, and -1 for a row without labels in a file to predict.
 
     Args:
         fields: the labels of all rows.
-        known: the classes of the training set; None: those of this file, sorted.
+        known: the classes of the training set; None: this file's classes, sorted.
         labelled: whether every row must have labels.
     """
     lists = [field for field in fields if isinstance(field, list)]
@@ -52,14 +51,14 @@ def label_lists(
 
 
 def as_lists(field: Any) -> str:
-    """Why a field cannot be used as a list of labels, for messages."""
+    """Returns why a field cannot be used as a list of labels, for messages."""
     if not isinstance(field, list):
         return f"the label is {str(field)[:60]!r}, not a list of labels"
     return f"the labels {str(field)[:60]} are not all known"
 
 
 def chosen(chances: Sequence[float], names: Sequence[str]) -> str:
-    """The labels that are more likely than not, with commas between them."""
+    """Returns the labels with a probability above 0.5, separated by commas."""
     return ",".join(
         name for name, chance in zip(names, chances, strict=True) if chance > 0.5
     )

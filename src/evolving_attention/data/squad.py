@@ -1,4 +1,4 @@
-"""Questions about texts, from files of SQuAD 1.1 and 2.0 or rows of one's own."""
+"""Questions about texts, from files of SQuAD 1.1 and 2.0 or from the user's rows."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from evolving_attention.notices import say
 __all__ = ["Answer", "Question", "Questions", "from_rows", "load", "load_hub"]
 
 _POLICIES = ("raise", "skip")
-_COLUMNS = ("text", "answer_start")  # of answers in the flat form
-_SHOWN = 60  # characters of a text in a message
+_COLUMNS = ("text", "answer_start")  # keys of answers in the flat form
+_SHOWN = 60  # maximum characters of a text in a message
 
 
 class Answer(NamedTuple):
-    """A text of the context, and the character at which it begins there."""
+    """A text of the context, and the position of its first character there."""
 
     text: str
     start: int
@@ -33,10 +33,10 @@ class Question:
     """A question about a context.
 
     Attributes:
-        id: unique among the questions.
+        id: unique id of the question.
         question, context, title: texts.
-        answers: the right answers, each of them right by itself; empty: the context has
-            no answer; None: not known (a file to predict).
+        answers: the right answers, each sufficient; empty: the context has no answer;
+            None: unknown (a file to predict).
     """
 
     id: str
@@ -51,7 +51,7 @@ class Question:
         return tuple(answer.text for answer in self.answers or ())
 
     def row(self) -> dict[str, Any]:
-        """As a row of Hugging Face's data set ``squad``."""
+        """Returns the question as a row of Hugging Face's data set ``squad``."""
         starts = [answer.start for answer in self.answers or ()]
         return {
             "id": self.id,
@@ -63,11 +63,11 @@ class Question:
 
 
 class Questions(Sequence[Question]):
-    """Questions in the order of their file.
+    """Questions in file order.
 
     Args:
-        questions: with different ids.
-        name: of the file or argument, for messages.
+        questions: questions with distinct ids.
+        name: name of the file or argument, for messages.
     """
 
     def __init__(self, questions: Iterable[Question], name: str = "questions") -> None:
@@ -80,7 +80,7 @@ class Questions(Sequence[Question]):
 
     @property
     def some_unanswerable(self) -> bool:
-        """Whether there is a question whose context has no answer (SQuAD 2.0)."""
+        """Whether some question has no answer in its context (SQuAD 2.0)."""
         return any(one.answers == () for one in self._all)
 
     @overload
@@ -103,24 +103,24 @@ class Questions(Sequence[Question]):
 
 
 def load(path: str | Path, *, bad_rows: str = "raise") -> Questions:
-    """Read a file of SQuAD 1.1 or 2.0, or one in the form of ``run_qa``.
+    """Reads a file of SQuAD 1.1 or 2.0, or one in the format of ``run_qa``.
 
-    The official form nests: ``{"data": [{"title", "paragraphs": [{"context", "qas":
-    [{"id", "question", "answers": [{"text", "answer_start"}]}]}]}]}``. The form of
+    The official format nests: ``{"data": [{"title", "paragraphs": [{"context", "qas":
+    [{"id", "question", "answers": [{"text", "answer_start"}]}]}]}]}``. The format of
     run_qa is flat: ``{"data": [{"id", "context", "question", "answers": {"text": […],
-    "answer_start": […]}}]}``. Without ``answers`` a question is one to predict; with
-    an empty list, or ``is_impossible``, its context has no answer.
+    "answer_start": […]}}]}``. A question without ``answers`` is one to predict; with an
+    empty list, or ``is_impossible``, its context has no answer.
 
     Args:
-        path: of the .json file, UTF-8.
-        bad_rows: what happens to a question with a repeated id, or with an answer that
-            is not in its context: ``"raise"``, or ``"skip"``: it is left out, with one
-            line that says how many.
+        path: path of the .json file, UTF-8.
+        bad_rows: handling of a question with a repeated id, or with an answer that is
+            not in its context: ``"raise"``, or ``"skip"``: leave it out, and log how
+            many were left out.
 
     Raises:
-        DataError: the file is missing, is not JSON (says line and column), or lacks
-            what a question needs (says where, ``data[3].paragraphs[0].qas[2]``); a
-            question cannot be used; there is none.
+        DataError: the file is missing, is not JSON (says line and column), or lacks a
+            part of a question (says where, ``data[3].paragraphs[0].qas[2]``); a
+            question cannot be used; or there is no question.
 
     Example::
 
@@ -140,13 +140,13 @@ def load(path: str | Path, *, bad_rows: str = "raise") -> Questions:
 def from_rows(
     rows: Iterable[Mapping[str, Any]], *, name: str = "rows", bad_rows: str = "raise"
 ) -> Questions:
-    """Questions from dicts, such as the rows of Hugging Face's data set ``squad``.
+    """Reads questions from dicts, such as the rows of Hugging Face's ``squad``.
 
     Args:
         rows: each with ``id``, ``question``, ``context`` and ``answers``: ``{"text":
             […], "answer_start": […]}``, a list of ``{"text", "answer_start"}``, or
             None.
-        name: of the rows, for messages.
+        name: name of the rows, for messages.
         bad_rows: see :func:`load`.
 
     Raises:
@@ -194,7 +194,7 @@ _Placed = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 
 
 def _nested(data: list[Any], path: str) -> Iterator[_Placed]:
-    """(place, object of the question, object with its context) of both forms."""
+    """Yields (path, question object, object with its context) of both formats."""
     for i, article in enumerate(data):
         place = f"data[{i}]"
         _object(article, path, place)
@@ -223,7 +223,7 @@ _KINDS = {str: "text", list: "a list", int: "a whole number"}
 def _member(
     value: Mapping[str, Any], name: str, kind: type, path: str, place: str
 ) -> Any:
-    """A member that must be there, of this kind."""
+    """Returns a required member of this type."""
     if name not in value:
         raise DataError(
             f"{place} has no {name!r}, only "
@@ -245,7 +245,7 @@ def _member(
 
 
 def _checked(rows: Iterable[_Placed], name: str, bad_rows: str) -> Questions:
-    """The questions that can be used; ids are told apart over all of them."""
+    """Returns the usable questions; ids must be unique over all of them."""
     kept: list[Question] = []
     places: dict[str, str] = {}
     left_out: list[str] = []
@@ -311,7 +311,7 @@ def _question(
 def _answers(
     path: str, place: str, one: Mapping[str, Any]
 ) -> tuple[Answer, ...] | None:
-    """The answers of both forms; None where they are not given."""
+    """Returns the answers in either format; None if they are not given."""
     given = one.get("answers")
     if given is None:
         return None
@@ -355,7 +355,7 @@ def _sequence(given: Mapping[str, Any], name: str, path: str, place: str) -> Any
 
 
 def _wrong_answer(question: Question) -> str:
-    """Why an answer is not in the context, with both texts; "" where all are."""
+    """Returns why an answer is not in the context, with both texts, else ""."""
     context = question.context
     for text, start in question.answers or ():
         there = context[max(start, 0) : max(start, 0) + len(text)]
@@ -380,16 +380,16 @@ def _short(text: str) -> str:
 def load_hub(
     name: str, split: str, config: str | None = None, bad_rows: str = "raise"
 ) -> Questions:
-    """Questions of a data set on the Hub, such as ``squad`` or ``squad_v2``.
+    """Loads questions from the Hub, such as ``squad`` or ``squad_v2``.
 
     Args:
-        name, config: of the data set.
+        name, config: name and configuration of the data set.
         split: ``"train"``, ``"validation"`` or ``"test"``.
         bad_rows: see :func:`load`.
 
     Raises:
         MissingExtraError: ``datasets`` is not installed.
-        DataError: it cannot be loaded, or see :func:`load`.
+        DataError: the data set cannot be loaded, or see :func:`load`.
     """
     why = "to read questions from the Hub (or give --train_file)"
     datasets = require("datasets", extra="data", why=why)

@@ -1,4 +1,4 @@
-"""Files for the GLUE leaderboard: from predictions to submission.zip."""
+"""Files for the GLUE leaderboard: converts predictions to submission.zip."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
     "write_predictions",
 ]
 
-#: Leaderboard file to the file Hugging Face's run_glue writes for it.
+#: Leaderboard file to the file that Hugging Face's run_glue writes for it.
 _SOURCES = {
     "MNLI-m": "predict_results_mnli.txt",
     "MNLI-mm": "predict_results_mnli-mm.txt",
@@ -48,7 +48,7 @@ class SubmissionReport:
 
     Attributes:
         path: the archive.
-        files: leaderboard file name to the prediction file it was made from.
+        files: leaderboard file name to its source, the prediction file.
         missing: leaderboard files without predictions.
     """
 
@@ -64,13 +64,13 @@ class SubmissionReport:
 
 
 def predict_file_name(task: str, split: str = "test") -> str:
-    """Name of run_glue's prediction file: ``predict_results_<task>.txt``."""
+    """Returns run_glue's name of a prediction file: ``predict_results_<task>.txt``."""
     suffix = "-mm" if split.endswith("mismatched") else ""
     return f"predict_results_{get_task(task).name}{suffix}.txt"
 
 
 def _labels(task: GlueTask, predictions: np.ndarray | Sequence[Any]) -> np.ndarray:
-    """Class ids, or scores clipped to [0, 5], of logits or of themselves."""
+    """Returns class ids, or scores clipped to [0, 5], from logits, ids or scores."""
     values = np.asarray(predictions)
     if task.is_regression:
         values = values.reshape(len(values), -1)
@@ -132,7 +132,7 @@ def write_predictions(
 def leaderboard_file(
     task: str, predictions: np.ndarray | Sequence[Any], split: str = "test"
 ) -> tuple[str, str]:
-    """(file name, content) of one leaderboard file.
+    """Returns (file name, content) of one leaderboard file.
 
     Args:
         task: a GLUE task.
@@ -141,7 +141,7 @@ def leaderboard_file(
         split: ``test_mismatched`` gives MNLI-mm.tsv.
 
     Raises:
-        ShapeError: the number of rows is not that of the official test set.
+        ShapeError: the number of rows differs from the official test set.
     """
     spec = get_task(task)
     names = list(spec.test_sizes)
@@ -168,13 +168,13 @@ def build_submission(
     *,
     allow_missing: bool = False,
 ) -> SubmissionReport:
-    """Make the leaderboard's archive from folders with run_glue's prediction files.
+    """Builds the leaderboard's archive from folders with run_glue's prediction files.
 
     Args:
-        dirs: folders (or one) that hold ``predict_results_<task>.txt``, directly or in
-            their sub-folders.
+        dirs: folders (or one) that contain ``predict_results_<task>.txt``, directly or
+            in their sub-folders.
         output_zip: the archive to write.
-        allow_missing: write an archive although tasks are missing (the diagnostic AX
+        allow_missing: write the archive even if tasks are missing (the diagnostic AX
             may always be missing; the leaderboard itself requires all files).
 
     Returns:
@@ -214,7 +214,7 @@ def build_submission(
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(contents):
-            # a fixed date: the same predictions make the same bytes
+            # a fixed date: the same predictions give the same bytes
             entry = zipfile.ZipInfo(f"{name}.tsv", (1980, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
@@ -234,7 +234,7 @@ def _search(folder: Path, name: str) -> list[Path]:
 
 
 def _read_predictions(path: Path, name: str) -> list[str]:
-    """Predictions of one file in the leaderboard's form, checked and counted."""
+    """Returns one file's predictions in the leaderboard's format, after checks."""
     task = _TASK_OF[name]
     collector = RowCollector(str(path), "raise")
     words = dict(zip(task.leaderboard, task.leaderboard, strict=True))

@@ -20,12 +20,12 @@ class TableDataset(Labelled, Sequence[dict[str, Any]]):
 
     Args:
         columns: name to values, all of one length.
-        text_columns: the one or two columns a model reads, in order.
+        text_columns: the one or two columns that a model reads, in order.
         label_names: name of each class by its id; None for regression.
-        has_labels: whether column ``label`` holds true labels (in a test set without
-            labels it holds -1).
+        has_labels: whether column ``label`` holds true labels (a test set without
+            labels has -1 there).
         report: the report on every row of the file.
-        label_column: the name in the file of the column that is ``label`` here.
+        label_column: name in the file of the column that is called ``label`` here.
 
     Example::
 
@@ -74,10 +74,10 @@ class TableDataset(Labelled, Sequence[dict[str, Any]]):
         return kinds
 
     def column(self, name: str) -> list[Any]:
-        """All values of one column.
+        """Returns all values of one column.
 
         Raises:
-            InputError: there is no such column.
+            InputError: the column does not exist.
         """
         try:
             return list(self._columns[name])
@@ -87,7 +87,7 @@ class TableDataset(Labelled, Sequence[dict[str, Any]]):
             ) from None
 
     def select(self, indices: Sequence[int] | np.ndarray) -> TableDataset:
-        """A data set of the rows with these indices, in this order."""
+        """Returns a data set of the rows with these indices, in this order."""
         rows = [self._index(i) for i in np.asarray(indices, dtype=np.int64).tolist()]
         chosen = {
             name: [values[i] for i in rows] for name, values in self._columns.items()

@@ -1,12 +1,12 @@
-"""SST-5 and SNLI in the files they come in, as training, tuning and test part.
+"""SST-5 and SNLI from their published files, as training, tuning and test part.
 
 SST-5 is ``stsa.fine.train`` and ``stsa.fine.dev`` (Kim, EMNLP 2014): a class 0 to 4, a
 space, and a sentence that is already split into words. SNLI (Bowman et al., EMNLP 2015)
 is JSON lines with the field names of its authors (``sentence1``, ``sentence2``,
 ``gold_label``) or of the Hub (``premise``, ``hypothesis``, ``label``).
 
-A folder without a test file has its dev file halved, always in the same way: settings
-are chosen on one half and results reported on the other.
+If a folder has no test file, its dev file is halved, always in the same way: one half
+is for choosing settings, the other for reporting results.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class TextParts(NamedTuple):
     """Three parts of a data set with the same columns and classes.
 
     Attributes:
-        train: to train on.
-        tuning: to choose settings and epochs on.
-        test: to report results on.
+        train: part for training.
+        tuning: part for choosing settings and epochs.
+        test: part for reporting results.
     """
 
     train: TableDataset
@@ -52,15 +52,15 @@ class TextParts(NamedTuple):
 def load_text_set(
     name: str, folder: str | Path, *, bad_rows: str = "raise"
 ) -> TextParts:
-    """The parts of a data set by name.
+    """Loads the parts of a data set by name.
 
     Args:
         name: ``"sst5"`` or ``"snli"``.
-        folder: its files.
+        folder: folder of its files.
         bad_rows: ``"raise"``, ``"skip"`` or ``"report"``.
 
     Raises:
-        ConfigError: the name is not known.
+        ConfigError: the name is unknown.
         DataError: a file is missing, or a row is bad (file, line, column, reason).
 
     Example::
@@ -76,7 +76,7 @@ def load_text_set(
 
 
 def halves(dataset: TableDataset) -> tuple[TableDataset, TableDataset]:
-    """Two halves of a data set, drawn by a fixed seed; their rows keep their order."""
+    """Splits a data set in two by a fixed seed; rows keep their order in each half."""
     order = np.random.default_rng(_SPLIT_SEED).permutation(len(dataset))
     middle = len(dataset) // 2
     if not middle:
@@ -90,12 +90,12 @@ def halves(dataset: TableDataset) -> tuple[TableDataset, TableDataset]:
 
 
 def _parts(folder: Path, name: str, read: Callable[..., TableDataset]) -> TextParts:
-    """The parts of the files ``name.format("train")`` and so on.
+    """Reads the parts from the files ``name.format("train")`` and so on.
 
     Args:
-        folder: of the files.
-        name: their name, with ``{}`` in place of the part.
-        read: called with a path, and of dev and test with the training part.
+        folder: folder of the files.
+        name: name of the files, with ``{}`` in place of the part.
+        read: called with a path, and for dev and test also with the training part.
     """
     train = read(folder / name.format("train"))
     dev = read(folder / name.format("dev"), train)
@@ -161,7 +161,7 @@ def _snli(folder: Path, bad_rows: str) -> TextParts:
 
 
 def _without_label(found: TableDataset) -> TableDataset:
-    """The rows that have a label, as SNLI's authors use them."""
+    """Drops rows without a label, as SNLI's authors do."""
     names = found.label_names or ()
     if _NO_LABEL not in names:
         return found
@@ -180,7 +180,7 @@ def _without_label(found: TableDataset) -> TableDataset:
     )
 
 
-#: Readers by name: of a folder and the policy for bad rows.
+#: Readers by name; each takes a folder and the policy for bad rows.
 TEXT_SETS: Mapping[str, Callable[[Path, str], TextParts]] = {
     "sst5": _sst5,
     "snli": _snli,

@@ -1,9 +1,9 @@
-"""GLUE as text to text: prompts and target words as T5 has them.
+"""GLUE as text to text: prompts and target words in T5's format.
 
-Raffel et al., JMLR 2020, Section 2.4 and Appendix D: a row becomes a prompt that
-begins with the task's name, its label the class's name, and STS-B's score the nearest
-multiple of 0.2 as text. WNLI, which the paper rewrites as a question about a pronoun,
-has the form of the other pairs here.
+Raffel et al., JMLR 2020, Section 2.4 and Appendix D: a row becomes a prompt that begins
+with the task's name; its label becomes the class's name, and STS-B's score the nearest
+multiple of 0.2 as text. The paper rewrites WNLI as a question about a pronoun; here it
+has the form of the other pairs.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from evolving_attention.data.table import TableDataset
 
 __all__ = ["PromptDataset", "answer_of", "answers", "prompt", "target", "wrong"]
 
-_STEPS = 5  # of a point of STS-B's score
+_STEPS = 5  # steps per point of STS-B's score
 _BEST = 5.0  # the score of equal sentences; the lowest is 0
 
 
 def prompt(task: GlueTask, texts: Sequence[str]) -> str:
-    """A row as one text.
+    """Returns a row as one text.
 
     Args:
-        task: of the row; ``ax`` is asked as MNLI, which it is a test of.
-        texts: its texts, in the order of ``task.text``.
+        task: the row's task; ``ax`` gets MNLI's prompt, because it tests MNLI models.
+        texts: the row's texts, in the order of ``task.text``.
 
     Example:
         >>> from evolving_attention.data.glue_tasks import get_task
@@ -42,7 +42,7 @@ def prompt(task: GlueTask, texts: Sequence[str]) -> str:
 
 
 def target(task: GlueTask, label: float) -> str:
-    """The text that answers a row: its class, or its score in steps of 0.2.
+    """Returns the target text of a row: its class, or its score in steps of 0.2.
 
     Example:
         >>> from evolving_attention.data.glue_tasks import get_task
@@ -55,14 +55,14 @@ def target(task: GlueTask, label: float) -> str:
 
 
 def answers(task: GlueTask) -> list[str]:
-    """Every text that :func:`target` can give."""
+    """Returns every text that :func:`target` can return."""
     if task.label_names is not None:
         return list(task.label_names)
     return [target(task, i / _STEPS) for i in range(round(_BEST * _STEPS) + 1)]
 
 
 def answer_of(task: GlueTask, text: str) -> float | int | None:
-    """The class or score that a generated text says; None if it says none.
+    """Returns the class or score in a generated text; None if it contains none.
 
     Example:
         >>> from evolving_attention.data.glue_tasks import get_task
@@ -82,24 +82,25 @@ def answer_of(task: GlueTask, text: str) -> float | int | None:
 
 
 def wrong(task: GlueTask, label: float) -> float:
-    """An answer as wrong as one can be: what a text without meaning counts as."""
+    """Returns the worst possible answer, used for a text without meaning."""
     if task.label_names is not None:
         return (int(label) + 1) % len(task.label_names)
     return 0.0 if label > _BEST / 2 else _BEST
 
 
 class PromptDataset(ParallelDataset):
-    """Rows of a task as pairs of texts, in the form that the Trainer takes.
+    """Rows of a task as pairs of texts, as a data set for the Trainer.
 
     Args:
         table: rows of the task.
-        task: what they are.
+        task: the task of the rows.
         tokenizer: one whose encoding ends with its end token.
-        longest: most tokens of a prompt; longer ones are truncated, which is logged.
+        longest: maximum number of prompt tokens; longer prompts are truncated, and this
+            is logged.
 
     Attributes:
-        labels: classes or scores, [N]; None if they are not known. The targets are then
-            a placeholder.
+        labels: classes or scores, [N]; None if unknown. The targets are then a
+            placeholder.
     """
 
     def __init__(
@@ -118,5 +119,5 @@ class PromptDataset(ParallelDataset):
         super().__init__(self.prompts, [known[word] for word in words])
 
     def sources(self, indices: Sequence[int]) -> dict[str, Any]:
-        """The prompts with these indices, packed."""
+        """Returns the prompts with these indices, packed."""
         return pack_sentences([self.prompts[i] for i in indices])

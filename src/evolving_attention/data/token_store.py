@@ -1,11 +1,11 @@
 """The tokens of a corpus on disk: written once, read row by row.
 
-A folder ``tokens-KEY``, committed at once (:mod:`evolving_attention.durable`), has the
-token ids of all documents one after another, uint16 or uint32, and of corpora of
-sentence pairs where sentences, rows and documents begin. KEY is a hash of the files'
-names, sizes and times, of the tokenizer and of the row length. Reads go through
-``pread`` into memory of their own: what is resident does not grow with the corpus, and
-a file that is cut short while it is in use is an error, not a signal.
+A folder ``tokens-KEY``, committed atomically (:mod:`evolving_attention.durable`), holds
+the token ids of all documents in sequence, uint16 or uint32, and for corpora of
+sentence pairs the starts of sentences, rows and documents. KEY is a hash of the files'
+names, sizes and times, of the tokenizer and of the row length. ``pread`` copies each
+read into its own memory: resident memory does not grow with the corpus, and a file that
+is truncated during use gives an error, not a signal.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ __all__ = ["FlatFile", "TokenStore", "file_key", "prepare"]
 Array = np.ndarray[Any, Any]
 FORMAT = 1
 _NO_LIMIT = 2**62
-_LINES = 1024  # in one call of the tokenizer
-_BLOCK = 1 << 16  # numbers in one write
+_LINES = 1024  # per tokenizer call
+_BLOCK = 1 << 16  # numbers per write
 _ABOUT = "corpus.json"
 
 
 class FlatFile:
-    """One array on disk, of which slices are read.
+    """One array on disk, read in slices.
 
     Args:
         path: the file.
-        kind: of its numbers.
+        kind: dtype of the numbers.
         width: numbers in a row; 1: the array is flat.
     """
 
@@ -58,7 +58,7 @@ class FlatFile:
         return FlatFile, (self.path, self.kind.str, self.width)
 
     def read(self, start: int, stop: int) -> Array:
-        """Rows start … stop − 1, in memory of their own.
+        """Returns a copy of the rows start … stop − 1.
 
         Raises:
             InputError: the file has become shorter.
@@ -78,16 +78,16 @@ class FlatFile:
 
 
 class TokenStore:
-    """A folder of tokens, opened.
+    """An opened folder of tokens.
 
     Attributes:
         tokens: the ids of all documents; without pairs, a separator between documents.
-        pieces: int64 [P + 1], where each sentence begins in ``tokens``; of pairs.
-        chunks: int64 [N + 1], where each row begins in ``pieces``; of pairs.
-        spans: int64 [N, 2], the first row of each row's document, and the first behind
-            it; of pairs.
-        about: what was counted: ``tokens``, ``documents``, ``sentences``, ``divisible``
-            (rows with two sentences or more), ``vocab_size``.
+        pieces: int64 [P + 1], the start of each sentence in ``tokens``; only for pairs.
+        chunks: int64 [N + 1], the start of each row in ``pieces``; only for pairs.
+        spans: int64 [N, 2], for each row the first row of its document and the first
+            row after it; only for pairs.
+        about: counts: ``tokens``, ``documents``, ``sentences``, ``divisible`` (rows
+            with two sentences or more), ``vocab_size``.
         digest: a hash of the contents.
     """
 
@@ -112,14 +112,14 @@ def prepare(
     separator: int,
     pair_length: int | None = None,
 ) -> TokenStore:
-    """The tokens of these files, tokenized now unless the cache has them.
+    """Returns the tokens of these files; tokenizes them unless the cache has them.
 
     Args:
-        files: of the corpus.
-        tokenizer: of this package.
-        cache_dir: where folders of tokens are; made if it is missing.
+        files: files of the corpus.
+        tokenizer: a tokenizer of this package.
+        cache_dir: parent of the token folders; created if missing.
         separator: the id between two documents of one row.
-        pair_length: tokens of a row of sentence pairs; None: rows of running text.
+        pair_length: tokens per row of sentence pairs; None: rows of running text.
 
     Raises:
         DataError: a line cannot be used, or the files hold no token.
@@ -163,7 +163,7 @@ def prepare(
 
 
 def file_key(file: Path) -> list[Any]:
-    """What names a state of a file: its path, size and time."""
+    """Returns the values that identify a file's state: path, size and time."""
     try:
         status = file.stat()
     except OSError as error:
@@ -180,7 +180,7 @@ def _hash(value: Any) -> str:
 
 
 def _encoded(files: Sequence[Path], tokenizer: Any) -> Iterator[list[int] | None]:
-    """Token ids of each line, and None behind each document."""
+    """Yields the token ids of each line, and None after each document."""
     waiting: list[str | None] = []
 
     def encode() -> Iterator[list[int] | None]:
@@ -192,7 +192,7 @@ def _encoded(files: Sequence[Path], tokenizer: Any) -> Iterator[list[int] | None
 
     begins = True
     for line in corpus_lines(files):
-        # byte-level tokenizers tell words inside a text by the space before them
+        # byte-level tokenizers recognise a word inside a text by the space before it
         waiting.append(line if line is None or begins else f" {line}")
         begins = line is None
         if len(waiting) == _LINES:
@@ -202,7 +202,7 @@ def _encoded(files: Sequence[Path], tokenizer: Any) -> Iterator[list[int] | None
 
 
 class _Numbers:
-    """Numbers on their way into a file."""
+    """Buffers numbers and writes them to a file."""
 
     def __init__(self, file: BinaryIO, kind: str) -> None:
         self.file, self.kind, self.count = file, kind, 0
@@ -225,7 +225,7 @@ class _Numbers:
 def _write_text(
     folder: Path, rows: Iterable[list[int] | None], kind: str, separator: int
 ) -> dict[str, Any]:
-    """Running text: the ids of each document, a separator between two."""
+    """Writes running text: the ids of each document, separated by the separator id."""
     sentences = documents = 0
     begins = True
     with (folder / "tokens.bin").open("wb") as file:
@@ -252,9 +252,9 @@ def _write_text(
 def _write_pairs(
     folder: Path, rows: Iterable[list[int] | None], kind: str, length: int
 ) -> dict[str, Any]:
-    """Rows of whole sentences of one document, with room for three special tokens.
+    """Writes rows of whole sentences of one document, less three special tokens.
 
-    A sentence of more than half a row is cut into pieces, which count as sentences.
+    A sentence of more than half a row is split into pieces, which count as sentences.
     """
     room, most = length - 3, (length - 3) // 2
     documents = divisible = 0

@@ -1,4 +1,4 @@
-"""Questions and their contexts as token ids, long contexts in overlapping windows."""
+"""Questions with contexts as token ids; long contexts become overlapping windows."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["WindowDataset", "Windows"]
 
 Array = np.ndarray[Any, Any]
 _NO_LIMIT = 2**62
-_CHUNK = 4096  # texts in one call of the tokenizer
+_CHUNK = 4096  # texts per tokenizer call
 
 
 class _Template(NamedTuple):
-    """The special tokens around a question and its context, and the types of all."""
+    """The special tokens around a question and its context, and all token types."""
 
     ids: tuple[Array, Array, Array]  # before, between, after
     types: tuple[int, int, int, int, int]  # before, question, between, context, after
@@ -32,14 +32,14 @@ class _Template(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """Where the windows of a data set lie.
+    """Positions of the windows of a data set.
 
     Attributes:
         question: int64 [N], the index of each window's question.
-        place: int64 [N], the position of its first context token in its row.
+        place: int64 [N], the position in its row of a window's first context token.
         first: int64 [N], the index of that token in ``begins`` and ``ends``.
-        tokens: int64 [N], how many tokens of the context it has.
-        begins, ends: int64 [M], the characters of the tokens of all contexts.
+        tokens: int64 [N], number of context tokens in the window.
+        begins, ends: int64 [M], character ranges of the tokens of all contexts.
     """
 
     question: Array
@@ -51,17 +51,18 @@ class Windows(NamedTuple):
 
 
 class WindowDataset(PackedRows):
-    """N windows of questions with their contexts, in the form that the Trainer takes.
+    """N windows of questions with contexts, as a data set for the Trainer.
 
-    A row is ``[CLS] question [SEP] window [SEP]``, as the tokenizer has it for a pair.
-    A context that does not fit is cut into windows of which each repeats the last
-    ``stride`` tokens of the one before. ``start_positions`` and ``end_positions`` are
-    the places of the first answer's first and last tokens, or 0, that of [CLS], in a
-    window that has not all of it. Made by :meth:`from_questions`.
+    A row is ``[CLS] question [SEP] window [SEP]``, the tokenizer's format of a pair. A
+    context that does not fit is split into windows; each repeats the last ``stride``
+    tokens of the previous one. ``start_positions`` and ``end_positions`` are the
+    positions of the first answer's first and last tokens, or 0, the position of [CLS],
+    in a window that does not contain the whole answer. Create it by
+    :meth:`from_questions`.
 
     Attributes:
-        questions: of the windows.
-        windows: where they lie.
+        questions: the questions.
+        windows: positions of the windows.
     """
 
     tokens: ClassVar[tuple[str, ...]] = ("input_ids", "token_type_ids")
@@ -89,10 +90,10 @@ class WindowDataset(PackedRows):
         max_length: int = 384,
         stride: int = 128,
     ) -> WindowDataset:
-        """Tokenize questions and contexts; each context once.
+        """Tokenizes questions and contexts; each context once.
 
         Args:
-            questions: as :func:`ea.squad.load` returns them.
+            questions: the result of :func:`ea.squad.load`.
             tokenizer: the model's, or a fast one of transformers.
             max_length: tokens of the longest row.
             stride: tokens that two windows of a context share.
@@ -150,7 +151,7 @@ class WindowDataset(PackedRows):
         return cls(arrays, questions, windows, positions)
 
     def take(self, indices: Any) -> WindowDataset:
-        """These windows as a data set."""
+        """Returns these windows as a data set."""
         indices = np.asarray(indices, np.int64)
         w = self.windows
         names = ("question", "place", "first", "tokens")
@@ -163,15 +164,15 @@ class WindowDataset(PackedRows):
         )
 
     def _of(self, indices: Array) -> tuple[Array, Array]:
-        """The positions of these windows."""
+        """Returns the answer positions in these windows."""
         assert self.positions is not None
         start, end = self.positions
         return start[indices], end[indices]
 
     def gather(self, indices: Any) -> Batch:
-        """The packed batch of these windows, with the positions where they are known.
+        """Returns the packed batch of these windows, with answer positions if known.
 
-        ``start_positions`` and ``end_positions`` are its targets.
+        ``start_positions`` and ``end_positions`` are the batch's targets.
         """
         batch = super().gather(indices)
         more: dict[str, Array] = {}
@@ -181,7 +182,7 @@ class WindowDataset(PackedRows):
         return Batch({**batch, **more}, self.tokens, SPAN)
 
     def fingerprint(self) -> str:
-        """A hash of all ids and positions."""
+        """Returns a hash of all ids and positions."""
         arrays = {**self._arrays(), "offsets": self.offsets}
         if self.positions is not None:
             arrays |= dict(zip(SPAN, self.positions, strict=True))
@@ -197,14 +198,14 @@ class WindowDataset(PackedRows):
 
 class _Tokens(NamedTuple):
     ids: Array  # int32
-    begins: Array  # characters, int64
+    begins: Array  # character positions, int64
     ends: Array
 
 
 def _tokens(tokenizer: Any, texts: Sequence[str]) -> list[_Tokens]:
-    """Ids and characters of each text, without special tokens."""
+    """Returns ids and character ranges of each text, without special tokens."""
     own = type(tokenizer).__module__.startswith("evolving_attention.")
-    # Long texts are cut here, so that none is too long to encode.
+    # Long texts are split here, so that none is too long to encode.
     options: dict[str, Any] = {"max_length": _NO_LIMIT} if own else {"verbose": False}
     found = []
     for start in range(0, len(texts), _CHUNK):
@@ -223,10 +224,10 @@ def _tokens(tokenizer: Any, texts: Sequence[str]) -> list[_Tokens]:
 
 
 def _template(tokenizer: Any) -> _Template:
-    """From an encoded pair, by where the tokens of its two texts lie in it.
+    """Derives the template from an encoded pair, by the positions of its two texts.
 
     Raises:
-        ConfigError: no special token stands before the first text.
+        ConfigError: no special token precedes the first text.
     """
     alone = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in "ab"]
     pair = tokenizer("a", "b", return_token_type_ids=True)
@@ -258,10 +259,10 @@ def _find(ids: list[int], part: list[int], start: int) -> int:
 def _spans(
     total: int, room: int, stride: int, question: Question
 ) -> list[tuple[int, int]]:
-    """First and last token + 1 of each window of a context of ``total`` tokens.
+    """Returns (first, last + 1) token of each window of a context of ``total`` tokens.
 
     Raises:
-        InputError: the question leaves no room.
+        InputError: the question leaves no space for its context.
     """
     if total <= room:
         return [(0, total)]
@@ -290,13 +291,13 @@ def _types(template: _Template, parts: tuple[Array, Array]) -> Array:
 
 
 def _positions(questions: Questions, windows: Windows) -> tuple[Array, Array]:
-    """The first answer of each window's question: its first and last tokens, or 0.
+    """Returns the first answer's first and last tokens in each window, or 0.
 
-    A token belongs to the answer if it has a character of it.
+    A token belongs to the answer if it contains a character of the answer.
     """
     start = np.zeros(len(windows.question), np.int64)
     end = np.zeros_like(start)
-    whole: set[int] = set()  # questions with a window that has their answer
+    whole: set[int] = set()  # questions for which some window contains the whole answer
     for i, (of, place, first, count) in enumerate(
         zip(windows.question, windows.place, windows.first, windows.tokens, strict=True)
     ):

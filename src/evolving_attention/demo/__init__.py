@@ -1,1 +1,1 @@
-"""The data of `evolving-attention demo`: minimal pairs from our own grammar."""
+"""The data of `evolving-attention demo`: minimal pairs from a grammar."""

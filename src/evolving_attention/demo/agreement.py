@@ -21,7 +21,7 @@ _construction = register_in(CONSTRUCTIONS)
 
 
 def _predicates(w: Words, is_plural: bool) -> Pair:
-    """A right and a wrong predicate: present verb, or auxiliary and participle."""
+    """Returns a right and a wrong predicate: present verb or auxiliary + participle."""
     kind = w.below(3)
     if kind == 0:
         return w.present("verb alone", is_plural)

@@ -1,9 +1,9 @@
-"""The constructions of the acceptability data set: each makes one minimal pair.
+"""The constructions of the acceptability data set: each generates a minimal pair.
 
-A construction is a function from :class:`Words` (a seeded chooser of words of one half
-of the lexicon) to ``(acceptable, unacceptable)``. The two sentences differ in one
-point of grammar; wherever the language allows it they contain the same words, or the
-deciding word is as often right as wrong, so that counting words does not help.
+A construction is a function from :class:`Words` (a seeded chooser of words from one
+half of the lexicon) to ``(acceptable, unacceptable)``. The two sentences differ in one
+point of grammar. Wherever the language allows it, they contain the same words, or the
+deciding word is right as often as wrong, so that counting words does not help.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The words of the acceptability grammar: two disjoint halves, train and dev.
 
-Every content word belongs to exactly one half with all of its inflected forms, so a
-model that is right on dev has learnt a construction and not a word. Determiners,
-pronouns, auxiliaries, prepositions and question words are grammar, not lexicon, and
-are the same in both halves. :func:`forms` inflects verbs, :func:`plural` nouns.
+Every content word belongs to exactly one half, with all its inflected forms, so a model
+that is right on dev has learnt a construction and not a word. Determiners, pronouns,
+auxiliaries, prepositions and question words are grammar, not lexicon, and are the same
+in both halves. :func:`forms` inflects verbs, :func:`plural` nouns.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ LEXICON: dict[str, dict[str, tuple[str, ...]]] = {
 }
 """``LEXICON[split][category]`` are base forms; splits are ``train`` and ``dev``."""
 
-# base: third person singular, past, participle; verbs that follow no spelling rule.
+# base: third person singular, past, participle; for irregular verbs.
 _IRREGULAR_VERBS: dict[str, tuple[str, str, str]] = {
     "break": ("breaks", "broke", "broken"),
     "shake": ("shakes", "shook", "shaken"),
@@ -133,7 +133,7 @@ def _ends_in_consonant_y(word: str) -> bool:
 
 
 def plural(noun: str) -> str:
-    """Plural of a noun of the lexicon: ``duchess`` gives ``duchesses``."""
+    """Returns the plural of a noun of the lexicon: ``duchess`` gives ``duchesses``."""
     if noun in _IRREGULAR_PLURALS:
         return _IRREGULAR_PLURALS[noun]
     if _ends_in_consonant_y(noun):
@@ -144,7 +144,7 @@ def plural(noun: str) -> str:
 
 
 def forms(verb: str) -> tuple[str, str, str]:
-    """Third person singular, past and participle of a verb of the lexicon."""
+    """Returns third person singular, past and participle of a verb of the lexicon."""
     if verb in _IRREGULAR_VERBS:
         return _IRREGULAR_VERBS[verb]
     if _ends_in_consonant_y(verb):
@@ -156,7 +156,7 @@ def forms(verb: str) -> tuple[str, str, str]:
 
 
 def content_words(split: str) -> frozenset[str]:
-    """Every content word of one half in every form it can take, in lower case."""
+    """Returns every content word of one half, in all its forms, in lower case."""
     words: set[str] = set()
     for category, bases in LEXICON[split].items():
         for base in bases:

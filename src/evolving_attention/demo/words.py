@@ -30,10 +30,10 @@ class Noun:
 
 
 class Words:
-    """Chooses words of one half of the lexicon; no word twice in one sentence.
+    """Chooses words from one half of the lexicon; no word twice in one sentence.
 
-    Only ``random.Random.random`` is used, the one method whose sequence Python
-    promises not to change between versions.
+    It uses only ``random.Random.random``, the one method whose sequence Python promises
+    to keep between versions.
     """
 
     def __init__(self, split: str, seed: int) -> None:
@@ -47,35 +47,35 @@ class Words:
         return self
 
     def below(self, n: int) -> int:
-        """An integer in [0, n), all equally likely."""
+        """Returns an integer in [0, n), all equally likely."""
         return int(self._random.random() * n)
 
     def coin(self, chance: float = 0.5) -> bool:
-        """True with the given chance."""
+        """Returns True with the given probability."""
         return self._random.random() < chance
 
     def either(self, *choices: str) -> str:
-        """One of the given strings."""
+        """Returns one of the given strings."""
         return choices[self.below(len(choices))]
 
     def pick(self, category: str) -> str:
-        """A base form of a category, not yet used in this sentence."""
+        """Returns a base form of a category that this sentence has not used yet."""
         free = [word for word in self._lexicon[category] if word not in self._used]
         word = free[self.below(len(free))]
         self._used.add(word)
         return word
 
     def verb(self, category: str) -> tuple[str, str, str, str]:
-        """Base, third person, past and participle of a verb."""
+        """Returns base, third person, past and participle of a verb."""
         base = self.pick(category)
         return (base, *forms(base))
 
     def past(self, category: str) -> str:
-        """The past form of a verb."""
+        """Returns the past form of a verb."""
         return self.verb(category)[2]
 
     def present(self, category: str, plural_subject: bool) -> Pair:
-        """The agreeing and the disagreeing present form of a verb."""
+        """Returns the agreeing and the disagreeing present form of a verb."""
         base, third, _, _ = self.verb(category)
         return (base, third) if plural_subject else (third, base)
 
@@ -87,7 +87,7 @@ class Words:
         names: bool = True,
         determiner: str = "the",
     ) -> Noun:
-        """A human noun phrase; ``gender`` is ``m``, ``f`` or None for any."""
+        """Returns a human noun phrase; ``gender`` is ``m``, ``f`` or None for any."""
         many = self.coin() if is_plural is None else is_plural
         if gender is None and self.coin():
             gender = ""
@@ -103,25 +103,25 @@ class Words:
     def thing(
         self, is_plural: bool = False, determiner: str = "the", kind: str = "thing"
     ) -> str:
-        """A noun phrase for a thing."""
+        """Returns a noun phrase for a thing."""
         head = self.pick(kind)
         adjective = f"{self.pick('thing adjective')} " if self.coin(0.25) else ""
         return f"{determiner} {adjective}{plural(head) if is_plural else head}"
 
     def gift(self) -> str:
-        """A noun phrase for something that can be handed over."""
+        """Returns a noun phrase for something that can be given."""
         head = self.pick("gift")
         return f"a {head}" if self.coin(0.6) else f"the {head}"
 
     def relative(self, is_plural: bool | None = None) -> str:
-        """An object relative clause: "that the nurse admires"."""
+        """Returns an object relative clause: "that the nurse admires"."""
         inner = self.person(is_plural)
         return f"that {inner.text} {self.present('verb of person', inner.is_plural)[0]}"
 
 
 @dataclass(frozen=True)
 class Construction:
-    """One kind of minimal pair: its phenomenon, its name, and how to make one."""
+    """One kind of minimal pair: its phenomenon, name and generating function."""
 
     phenomenon: str
     name: str
@@ -134,7 +134,7 @@ Make = Callable[[Words], Pair]
 def register_in(
     constructions: list[Construction],
 ) -> Callable[[str], Callable[[Make], Make]]:
-    """A decorator that appends functions to a list, named after themselves."""
+    """Returns a decorator that appends functions to a list under their own names."""
 
     def construction(phenomenon: str) -> Callable[[Make], Make]:
         def add(make: Make) -> Make:

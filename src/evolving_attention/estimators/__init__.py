@@ -1,7 +1,7 @@
-"""Estimators with the conventions of scikit-learn, and of aeon for time series.
+"""Estimators that follow scikit-learn's conventions; for time series also aeon's.
 
-Those of time series need the extra ``timeseries``, that of pictures ``image``, that of
-graphs ``graphs``; each is imported when it is first used.
+Time series need the extra ``timeseries``, pictures ``image``, graphs ``graphs``; each
+estimator is imported when it is first used.
 """
 
 from __future__ import annotations

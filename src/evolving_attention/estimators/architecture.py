@@ -1,4 +1,4 @@
-"""The estimators' options as options of the model: attention, heads, convolution."""
+"""Converts the estimators' options to model options: attention, heads, convolution."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["DEFAULT_ATTENTION", "attention_width", "model_settings"]
 #: The paper's best setting on time series (section 5.6).
 DEFAULT_ATTENTION = Evolving(alpha=0.5, beta=0.3)
 
-_HEADS, _SHARE = 8, 0.25  # the paper's heads, and its share of attention
+_HEADS, _SHARE = 8, 0.25  # the paper's heads, and its share of attention features
 _OF_ATTENTION = ("alpha", "beta", "kernel_size")
-_OF_MODEL = {  # the estimator's name: the config's
+_OF_MODEL = {  # estimator's option: config's option
     "conv_kernel_size": "kernel_size",
     "causal": "causal",
     "norm": "norm",
@@ -25,7 +25,7 @@ _OF_MODEL = {  # the estimator's name: the config's
 
 
 def model_settings(estimator: Any) -> dict[str, Any]:
-    """An estimator's options as options of ``ea.EADCTransformerConfig``.
+    """Returns an estimator's options as options of ``ea.EADCTransformerConfig``.
 
     Raises:
         ConfigError: ``attention`` is not a known kind, two options say the same thing,
@@ -61,7 +61,7 @@ def model_settings(estimator: Any) -> dict[str, Any]:
 
 
 def _attention(estimator: Any) -> Any:
-    """The attention kind, with ``alpha``, ``beta`` and ``kernel_size`` if given."""
+    """Returns the attention kind; ``alpha``, ``beta``, ``kernel_size`` override it."""
     chosen = estimator.attention
     given = {
         name: plain_scalar(getattr(estimator, name))
@@ -87,10 +87,11 @@ def _attention(estimator: Any) -> Any:
 def attention_width(
     hidden: int, heads: int | None, ratio: float | None, who: str
 ) -> tuple[int, float]:
-    """Heads and share of attention that fit the width ``hidden``.
+    """Returns the heads and share of attention that fit the width ``hidden``.
 
-    What is None is chosen: a share near 1/4 whose features the heads divide, and as
-    many heads, up to 8, as divide the features of attention.
+    A value that is None is chosen: a share near 1/4 whose number of features the heads
+    divide, and the largest number of heads, up to 8, that divides the attention's
+    features.
 
     Raises:
         ConfigError: the given values do not fit; names values that do.
@@ -114,7 +115,7 @@ def attention_width(
         return heads or _most_heads(features, hidden), share
     width, features = ratio * hidden, round(ratio * hidden)
     if not 0 <= ratio <= 1:
-        return heads or 1, ratio  # the model's config says what is wrong
+        return heads or 1, ratio  # the model's config reports what is wrong
     if abs(width - features) >= 1e-6:
         raise ConfigError(
             f"{who}: attention_ratio={ratio} of hidden_size={hidden} is a width of "
@@ -140,7 +141,7 @@ def _divisors(number: int) -> list[int]:
 
 
 def _most_heads(features: int, hidden: int) -> int:
-    """The most heads, up to 8, that divide the features of attention and the width."""
+    """Returns the most heads, up to 8, that divide attention and model width."""
     return max(n for n in _divisors(math.gcd(features, hidden)) if n <= _HEADS)
 
 

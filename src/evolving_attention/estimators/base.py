@@ -40,7 +40,7 @@ _LOGGER = logging.getLogger("evolving_attention")
 
 
 class SeriesEstimator(NamedOptions, SeriesViews):
-    """Options and steps of both estimators; the derived classes define the rest.
+    """Options and steps shared by both estimators; the derived classes define the rest.
 
     aeon's base classes define ``fit`` and ``predict``; they call the methods below
     whose names begin with an underscore.
@@ -127,17 +127,17 @@ class SeriesEstimator(NamedOptions, SeriesViews):
         super().__init__()
 
     def fit(self: _Self, X: Any, y: Any, sample_weight: Any = None) -> _Self:
-        """Train on series and their targets; an earlier fit is forgotten.
+        """Train on series and their targets; discards an earlier fit.
 
-        With ``warm_start=True`` a fitted estimator goes on for ``n_epochs`` more, from
-        the weights it has, with the scaling of the first fit and a new optimizer. If no
-        new epoch is better on the validation part, the weights stay as they are. The
-        series have the same channels, and the labels the same classes.
+        With ``warm_start=True`` a fitted estimator continues for ``n_epochs`` more,
+        from its present weights, with the scaling of the first fit and a new optimizer.
+        If no new epoch is better on the validation part, the weights stay unchanged.
+        The series must have the same channels, and the labels the same classes.
 
         Args:
-            X: series, in any form of the class's description.
+            X: series, in any form that the class description lists.
             y: a label or value for each series.
-            sample_weight: the weight of each series in the loss, from 0, and in the
+            sample_weight: a weight >= 0 for each series, used in the loss and in the
                 validation scores; only the ratios matter. A series of weight 0 is left
                 out. None: equal weights.
 
@@ -154,9 +154,9 @@ class SeriesEstimator(NamedOptions, SeriesViews):
             del self._sample_weight
         return self
 
-    # --- what aeon's fit and predict call -----------------------------------------
+    # --- called by aeon's fit and predict -----------------------------------------
 
-    _sample_weight: Any = None  # during a fit; of the class, so that reset() keeps it
+    _sample_weight: Any = None  # only during a fit; reset() keeps class attributes
 
     def _fit_setup(self, X: Any, y: Any) -> tuple[list[Array], Array]:
         """Check everything before any work; discard an earlier fit or continue it."""
@@ -172,7 +172,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
             series = self._preprocess_collection(X)
             continuing.check_series(self, len(series[0]))
             targets_found = self._check_y(y, len(series))
-            if "classes_" in earlier:  # a classifier's
+            if "classes_" in earlier:  # the earlier fit is a classifier's
                 found = vars(self)["classes_"]
                 continuing.check_classes(found, earlier["classes_"])
         except Exception:
@@ -189,9 +189,9 @@ class SeriesEstimator(NamedOptions, SeriesViews):
     def _preprocess_collection(
         self, X: Any, store_metadata: bool = True
     ) -> list[Array]:
-        """The collection as checked arrays [channels, length] with NaN for gaps."""
+        """Returns the collection as checked arrays [channels, length], NaN for gaps."""
         earlier = None
-        if not store_metadata:  # fitted: X is read as then
+        if not store_metadata:  # already fitted: X is read as in the fit
             fitted = self.metadata_
             earlier = (fitted.get("frames", False), fitted.get("time_axis"))
         found = read(X, "X", self.time_axis, earlier)
@@ -221,7 +221,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
         return shortened(series, limit, self.longer, self.missing)
 
     def _check_names(self, found: Reading) -> None:
-        """Refuse channels with other names, or in another order, than in training."""
+        """Refuse channels whose names or order differ from training."""
         names, known = found.names, vars(self).get("channel_names_")
         if names and known and names != known and len(names) == len(known):
             what = "order" if sorted(names) == sorted(known) else "name"
@@ -231,7 +231,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
             )
 
     def _check_shape(self, X: list[Array]) -> None:
-        """Refuse series with other channels, or longer than ``max_length``."""
+        """Refuse series whose channels differ, or longer than ``max_length``."""
         channels = self.metadata_["n_channels"]
         if X[0].shape[0] != channels:
             raise ShapeError(
@@ -241,7 +241,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
         self._refuse_longer(X)
 
     def _refuse_longer(self, X: list[Array]) -> None:
-        """Refuse series above the fitted model's ``max_length``."""
+        """Refuse series longer than the fitted model's ``max_length``."""
         limit = self.model_.config.max_length
         for i, one in enumerate(X):
             if one.shape[1] > limit:
@@ -254,7 +254,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
     # --- fitting ------------------------------------------------------------------
 
     def _fit(self, X: list[Array], y: Array) -> Any:
-        """Split, scale, build and train; keeps the global random state."""
+        """Split, scale, build and train; restores the global random state."""
         seed = seed_of(self)
         X = shortened(X, self._longest_taken(), self.longer, self.missing)
         X, y, weight = self._weighted(X, y)
@@ -292,7 +292,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
     def _weighted(
         self, X: list[Array], y: Array
     ) -> tuple[list[Array], Array, Array | None]:
-        """Series and targets without those of weight 0, and the weights [n] or None."""
+        """Drops series of weight 0; returns series, targets, weights [n] or None."""
         weight = sample_weights(self._sample_weight, len(X))
         if weight is not None and not weight.all():
             kept = np.flatnonzero(weight)
@@ -310,7 +310,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
         return X, y, weight * by_class
 
     def _take(self, result: fitting.FitResult, earlier: list[dict[str, float]]) -> None:
-        """Set the attributes of a fitted estimator after training."""
+        """Sets the attributes of a fitted estimator after training."""
         done = len(earlier)
         later = [{**row, "epoch": row["epoch"] + done} for row in result.history]
         self.history_ = earlier + later
@@ -326,7 +326,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
             return found
 
     def score(self, X: Any, y: Any, *args: Any, **kwargs: Any) -> float:
-        """aeon's score: by default accuracy of a classifier, R² of a regressor."""
+        """Returns aeon's score: by default a classifier's accuracy or R²."""
         self._check_is_fitted()  # type: ignore[attr-defined]
         series = self._preprocess_collection(X, store_metadata=False)
         with self._channels_first():
@@ -334,10 +334,10 @@ class SeriesEstimator(NamedOptions, SeriesViews):
 
     @contextlib.contextmanager
     def _channels_first(self) -> Iterator[None]:
-        """Set on copies that are fitted on series which are already read."""
+        """Temporarily sets the options for series that were already read."""
         given, self.time_axis = self.time_axis, 2
         state = self.random_state
-        if isinstance(state, np.random.Generator):  # aeon's folds need another kind
+        if isinstance(state, np.random.Generator):  # aeon's folds need another type
             self.random_state = seed_of(self)
         try:
             yield
@@ -345,7 +345,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
             self.time_axis, self.random_state = given, state
 
     def _longest_taken(self) -> int:
-        """Time steps of the longest series that the model to train will take."""
+        """Returns the time steps of the longest series that training accepts."""
         if self._continues:
             return int(self.model_.config.max_length)
         if self.pretrained is not None:
@@ -353,7 +353,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
         return self.max_length or self._longest
 
     def model_settings(self) -> dict[str, Any]:
-        """This estimator's options as options of ``ea.EADCTransformerConfig``.
+        """Returns this estimator's options as options of ``ea.EADCTransformerConfig``.
 
         Raises:
             ConfigError: ``attention`` is not a known kind, two options say the same
@@ -362,7 +362,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
         return architecture.model_settings(self)
 
     def _make_model(self, rows: SeriesRows, seed: int) -> Any:
-        """A new model, or the pre-trained one with a new head."""
+        """Builds a new model, or loads the pre-trained one with a new head."""
         import evolving_attention as ea
 
         options = {**self.model_settings(), **self._head()}
@@ -386,7 +386,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
         return model_class(config)
 
     def _outputs(self, X: list[Array]) -> Array:
-        """The model's outputs for checked series."""
+        """Returns the model's outputs for checked series."""
         return fitting.outputs(self.model_, self.scaler_.transform(X), self.device)
 
     # --- files --------------------------------------------------------------------
@@ -410,7 +410,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
 
         Args:
             folder: the folder given to :meth:`save`.
-            device: the device to compute on, as the option of that name.
+            device: the device to compute on, like the option of that name.
 
         Raises:
             CheckpointError: the folder is missing, damaged, or another estimator's.
@@ -432,7 +432,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
 
     @classmethod
     def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
-        """Small settings for aeon's checks."""
+        """Returns small settings for aeon's checks."""
         return {
             "hidden_size": 16,
             "num_blocks": 1,
@@ -442,7 +442,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
             "n_epochs": 3,
         }
 
-    # --- what differs -------------------------------------------------------------
+    # --- defined by the derived classes -------------------------------------------
 
     _model_class: str
 
@@ -462,8 +462,8 @@ class SeriesEstimator(NamedOptions, SeriesViews):
 def say(found: Reading, estimator: Any, stacklevel: int = 7) -> None:
     """Report how X was read: as a warning if that is doubtful, else as a log line.
 
-    The line appears if the axis of DataFrames was chosen, and with ``verbose``. By
-    default the warning is at the line that calls ``fit``.
+    The log line appears with ``verbose``, or if the axis of DataFrames was chosen. By
+    default the warning points to the line that calls ``fit``.
     """
     if found.doubt:
         warnings.warn(f"X: {found}. {found.doubt}", stacklevel=stacklevel)

@@ -14,7 +14,7 @@ _REMEDY = "set warm_start=False to fit anew"
 
 
 def check_options(estimator: Any) -> None:
-    """Refuse options that describe another model than the fitted one.
+    """Refuse options that describe a different model than the fitted one.
 
     Raises:
         ConfigError: names the option, its value and the fitted model's.
@@ -23,7 +23,7 @@ def check_options(estimator: Any) -> None:
 
     fitted = estimator.model_.config
     wanted = estimator.model_settings()
-    if estimator.pretrained is not None:  # the heads were the pre-training's
+    if estimator.pretrained is not None:  # pre-training determined the heads
         for name in ("num_attention_heads", "attention_ratio"):
             if getattr(estimator, name) is None:
                 wanted[name] = getattr(fitted, name)
@@ -45,10 +45,10 @@ def check_options(estimator: Any) -> None:
 
 
 def check_series(estimator: Any, channels: int) -> None:
-    """Refuse series with other channels than the fitted model's.
+    """Refuse series whose channels differ from the fitted model's.
 
     Raises:
-        ShapeError: their number differs.
+        ShapeError: the number of channels differs.
     """
     known = estimator.model_.config.channels
     if channels != known:
@@ -59,7 +59,7 @@ def check_series(estimator: Any, channels: int) -> None:
 
 
 def check_classes(found: Any, known: Any) -> None:
-    """Refuse labels with other classes than the fitted model's.
+    """Refuse labels whose classes differ from the fitted model's.
 
     Raises:
         InputError: the classes differ.

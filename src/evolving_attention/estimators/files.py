@@ -1,4 +1,4 @@
-"""Saves and pickles fitted estimators; loads the weights of a pre-training."""
+"""Saves and pickles fitted estimators; loads the weights of a pre-trained model."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ __all__ = [
 
 FILE = "estimator.json"
 FORMAT = 1
-MAX_BYTES = 64 << 20  # of the record, whose history grows with the epochs
+MAX_BYTES = 64 << 20  # limit of the record's size; its history grows with the epochs
 _Class = TypeVar("_Class")
 
 
 @contextmanager
 def writing(folder: str | Path) -> Iterator[None]:
-    """Make an estimator's folder and write it; OSError becomes CheckpointError."""
+    """Creates an estimator's folder for writing; OSError becomes CheckpointError."""
     with reported(f"cannot write {folder}", "the estimator is not saved"):
         Path(folder).mkdir(parents=True, exist_ok=True)
         yield
 
 
 def packed(model: Any) -> dict[str, Any]:
-    """A model as plain values and arrays, for pickling and copying."""
+    """Returns a model as plain values and arrays, for pickling and copying."""
     return {
         "class": type(model).__name__,
         "config": model.config.to_dict(),
@@ -56,7 +56,7 @@ def packed(model: Any) -> dict[str, Any]:
 
 
 def unpacked(values: dict[str, Any]) -> Any:
-    """The model from the result of :func:`packed`, in evaluation mode."""
+    """Rebuilds the model from the result of :func:`packed`, in evaluation mode."""
     import evolving_attention as ea
     from evolving_attention.estimators.fitting import kept_randomness
 
@@ -96,10 +96,10 @@ def save(estimator: Any, folder: Path) -> None:
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """The record in the folder of a fitted estimator, following no link.
+    """Reads the record in the folder of a fitted estimator; follows no link.
 
     Raises:
-        CheckpointError: it is missing or damaged.
+        CheckpointError: the record is missing or damaged.
     """
     if not present(folder, FILE):
         raise CheckpointError(
@@ -113,12 +113,12 @@ def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
     """Load an estimator that :func:`save` wrote, on ``device``.
 
     Raises:
-        CheckpointError: a file is missing, damaged or of another estimator.
+        CheckpointError: a file is missing, damaged or belongs to another estimator.
         ConfigError, BackendUnavailable: the device does not exist.
     """
     import evolving_attention as ea
 
-    resolve_device(device)  # before a long read
+    resolve_device(device)  # fail before a long read
     path = folder / FILE
     name = estimator_class.__name__
     record = read_record(folder)
@@ -163,7 +163,7 @@ def _known_options(estimator_class: type, record: dict[str, Any]) -> dict[str, A
 
 
 def pretraining_config(folder: Any) -> Any:
-    """The config of a pre-trained model's folder.
+    """Returns the config in the folder of a pre-trained model.
 
     Raises:
         CheckpointError: the folder cannot be used.
@@ -181,7 +181,7 @@ def from_pretraining(
     options: dict[str, Any],
     estimator: Any,
 ) -> Any:
-    """A model with pre-trained weights and a new head.
+    """Builds a model with pre-trained weights and a new head.
 
     Raises:
         InputError, ConfigError: the series or the options do not fit the weights.
@@ -205,6 +205,6 @@ def from_pretraining(
             f"{config.max_length} as in the pre-training {folder}; leave it out"
         )
     for name in ("num_attention_heads", "attention_ratio"):
-        if getattr(estimator, name) is None:  # not given: the pre-training's
+        if getattr(estimator, name) is None:  # not given: use the pre-trained model's
             options = {**options, name: getattr(config, name)}
     return model_class.from_pretrained(str(folder), **options)

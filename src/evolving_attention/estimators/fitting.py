@@ -1,4 +1,4 @@
-"""Training without files: the Trainer in memory, with the best epoch's weights kept."""
+"""Training in memory: a Trainer without files that keeps the best epoch's weights."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ __all__ = [
     "train",
 ]
 
-#: Options of optimizers; RAdam's and the limit of the gradient's norm are those of the
-#: paper and of its released program.
+#: Default options of the optimizers; RAdam's options and the gradient-norm limit are
+#: those of the paper and of its published code.
 USUAL: dict[str, dict[str, Any]] = {
     "radam": {"betas": (0.9, 0.99)},
     "sgd": {"momentum": 0.9, "nesterov": True},
 }
 MAX_GRAD_NORM = 4.0
-_MAP_CELLS = 1 << 23  # cells of one layer's attention maps in a batch of evaluation
+_MAP_CELLS = 1 << 23  # attention map cells of one layer in an evaluation batch
 _ROWS = 256
 
 
 def nowhere() -> Path:
-    """An output folder for trainings that write nothing; it does not exist."""
+    """Returns an output folder for trainings that write nothing; it does not exist."""
     return Path(tempfile.gettempdir()) / "evolving-attention-writes-nothing"
 
 
 @dataclass(frozen=True)
 class FitSettings:
-    """How a model is trained; the estimators' documentation has the meanings."""
+    """How a model is trained; the estimators' documentation explains the fields."""
 
     n_epochs: int
     batch_size: int
@@ -79,13 +79,13 @@ class FitSettings:
 
     @classmethod
     def of(cls, estimator: Any, seed: int) -> FitSettings:
-        """Those of an estimator, whose options have the same names."""
+        """Returns the settings of an estimator, whose options have the same names."""
         names = [one.name for one in fields(cls) if one.name not in ("seed", "verbose")]
         options = {n: getattr(estimator, n) for n in names if hasattr(estimator, n)}
         return cls(**options, seed=seed, verbose=bool(estimator.verbose))
 
     def make_optimizer(self, model: Any) -> Any:
-        """The optimizer, with the usual options of its kind where none are given."""
+        """Creates the optimizer; options that are not given get its usual values."""
         options = self.optimizer_options
         return create(
             self.optimizer,
@@ -102,10 +102,10 @@ class FitResult:
 
     Attributes:
         history: one dict per epoch: ``epoch``, ``loss``, ``learning_rate``, and with a
-            validation set ``validation_loss`` and, of classifiers,
+            validation set ``validation_loss`` and, for classifiers,
             ``validation_accuracy``.
         best_epoch: the epoch whose weights are kept, counted from 1; 0: the weights
-            before a fit that continued another one.
+            from before a fit that continues an earlier one.
         seconds: time of training.
         interrupted: name of the signal that ended training, or None.
     """
@@ -127,16 +127,17 @@ def train(
 ) -> FitResult:
     """Train ``model`` in place; with a validation set, keep the best epoch's weights.
 
-    The best epoch has the highest validation accuracy (for classifiers) and among equal
-    ones the lowest validation loss. Without a validation set it is the last one. A
-    signal ends training with the best epoch so far; the caller passes the result to
-    :func:`tell` once the estimator holds the model. Rows may be weighted.
+    The best epoch has the highest validation accuracy (for classifiers); ties are
+    decided by the lowest validation loss. Without a validation set the best epoch is
+    the last one. A signal ends training with the best epoch so far; the caller passes
+    the result to :func:`tell` once the estimator holds the model. Rows may be weighted.
 
-    With ``continues`` the weights that the model has count as epoch 0: they stay if no
-    epoch is better, no epoch ended before a signal, or training fails.
+    With ``continues`` the present weights of the model count as epoch 0: they stay if
+    no epoch is better, if a signal comes before the first epoch ends, or if training
+    fails.
 
-    Layers are computed again in the backward pass where memory is short; a warning
-    says so, by default at the line that calls ``fit``.
+    When memory is short, layers are recomputed in the backward pass; a warning says so,
+    by default at the line that calls ``fit``.
 
     Raises:
         OutOfMemory: the longest batch does not fit in memory.
@@ -169,10 +170,10 @@ def train(
             raise
         interrupted = signal.Signals(error.signal_number).name
     except BaseException as error:
-        if continues:  # the earlier fit stays as it was
+        if continues:  # the earlier fit stays unchanged
             best.restore()
             model.eval()
-        if isinstance(error, NonFiniteError):  # the Trainer speaks of its files
+        if isinstance(error, NonFiniteError):  # the Trainer's message mentions files
             found = error.report
             first = ""
             if "tensor" in found:
@@ -197,12 +198,12 @@ def train(
 def tell(
     result: FitResult, n_epochs: int, stacklevel: int = 7, continues: bool = True
 ) -> None:
-    """Report an interrupted training, once the estimator holds the model.
+    """Reports an interrupted training once the estimator holds the model.
 
-    By default the warning is at the line that calls ``fit``. ``continues``: the
+    By default the warning points to the line that calls ``fit``. ``continues``: the
     estimator has ``warm_start``.
 
-    Ctrl-C (SIGINT) requests the end of training only, so it gives a warning. Other
+    Ctrl-C (SIGINT) requests only the end of training, so it gives a warning. Other
     signals request the end of the process.
 
     Raises:
@@ -228,7 +229,7 @@ def tell(
 
 
 def outputs(model: Any, rows: Rows, device: str) -> np.ndarray[Any, Any]:
-    """The model's logits for every series, in order: float32 [N, …].
+    """Returns the model's logits for every series, in order: float32 [N, …].
 
     Moves the model to the device first.
 
@@ -245,7 +246,7 @@ def outputs(model: Any, rows: Rows, device: str) -> np.ndarray[Any, Any]:
 
 @contextlib.contextmanager
 def kept_randomness() -> Iterator[None]:
-    """Restore all global random generators after the block."""
+    """Restores all global random generators after the block."""
     before = runtime.get_random_state()
     try:
         yield
@@ -258,7 +259,7 @@ def _is_classifier(rows: Rows) -> bool:
 
 
 def evaluation_batch(model: Any, longest: int) -> int:
-    """Series per batch so that the maps of a layer stay small."""
+    """Returns a batch size for which the maps of a layer stay small."""
     heads = max(1, int(getattr(model.config, "num_attention_heads", 1)))
     return max(1, min(_ROWS, _MAP_CELLS // (heads * longest * longest)))
 
@@ -271,7 +272,7 @@ def _arguments(
     continues: bool,
 ) -> TrainingArguments:
     longest = int(rows.lengths.max())
-    # A last batch of one series of one step would leave batch norm without a variance.
+    # A last batch of one series with one step would give batch norm no variance.
     alone = len(rows) > settings.batch_size and len(rows) % settings.batch_size == 1
     return TrainingArguments(
         str(nowhere()),
@@ -306,7 +307,7 @@ class _Reporter(Reporter):
         return [progress_callback(False) or ConsoleCallback()]
 
     def write_nonfinite(self, report: dict[str, Any]) -> None:
-        """The error carries the report."""
+        """Writes nothing; the error carries the report."""
 
 
 class _Saver(Saver):
@@ -329,13 +330,13 @@ class _MemoryTrainer(Trainer):
 
 
 class _KeepBest(TrainerCallback):
-    """Keeps the weights of the best epoch, and stops after ``patience`` worse ones.
+    """Keeps the weights of the best epoch; stops after ``patience`` worse ones.
 
     Args:
         model: the trained model.
         patience: epochs in a row without improvement before stopping; None: never.
-        is_last: keep the last epoch, since there is no validation set.
-        continues: keep the model's present weights as those of epoch 0.
+        is_last: keep the last epoch, because there is no validation set.
+        continues: keep the model's present weights as epoch 0.
     """
 
     def __init__(
@@ -349,9 +350,9 @@ class _KeepBest(TrainerCallback):
             self._copy_weights()
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Compare this epoch with the best so far."""
+        """Compares this epoch with the best one so far."""
         metrics = kwargs["metrics"]
-        # rounded: rows of next to no weight do not outweigh the loss
+        # rounded so that rows of almost no weight do not override the loss
         found = (round(metrics.get("eval_accuracy", 0.0), 6), -metrics["eval_loss"])
         if self.best is None or found > self.best:
             self.best, self.waited = found, 0
@@ -362,7 +363,7 @@ class _KeepBest(TrainerCallback):
             control.should_training_stop = True
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """The loss of an epoch is logged when the epoch has ended."""
+        """Shows the epoch's loss, which is logged at the end of the epoch."""
         if self.is_last and "loss" in kwargs["logs"]:
             self._keep(state)
 
@@ -375,12 +376,12 @@ class _KeepBest(TrainerCallback):
         self.weights = {name: value.copy() for name, value in weights}
 
     def restore(self) -> None:
-        """Put the best weights into the model."""
+        """Restores the best weights of the model."""
         self.model.load_state_dict(self.weights)
 
 
 def _accuracy(weights: np.ndarray[Any, Any] | None) -> Any:
-    """The accuracy of predictions, a metric of the Trainer; weighted by series."""
+    """Returns a Trainer metric: prediction accuracy, weighted by series."""
 
     def accuracy(prediction: EvalPrediction) -> dict[str, float]:
         logits, labels = np.asarray(prediction[0]), np.asarray(prediction[1])
@@ -399,11 +400,11 @@ _NAMES = {
 
 
 def _history(log: list[dict[str, Any]]) -> list[dict[str, float]]:
-    """The Trainer's log as one dict per epoch."""
+    """Converts the Trainer's log to one dict per epoch."""
     epochs: dict[int, dict[str, float]] = {}
     for entry in log:
         epoch = round(entry["epoch"])
-        if "train_runtime" in entry or epoch == 0:  # 0: before a fit that continues
+        if "train_runtime" in entry or epoch == 0:  # 0: before a continued fit
             continue
         row = epochs.setdefault(epoch, {"epoch": epoch})
         row.update({new: entry[old] for old, new in _NAMES.items() if old in entry})

@@ -1,4 +1,4 @@
-"""Full-batch training on one graph: a step an epoch, and the best weights kept."""
+"""Full-batch training on one graph: one step per epoch; keeps the best weights."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
-_IGNORED = -100  # the label of a node that does not count
+_IGNORED = -100  # label of nodes that the loss ignores
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,11 +36,11 @@ class GraphSettings:
     """How a model is trained on a graph.
 
     Attributes:
-        n_epochs: steps.
-        learning_rate: of Adam.
+        n_epochs: number of steps.
+        learning_rate: learning rate of Adam.
         weight_decay: λ; λ/2 · Σ θ² of all parameters is added to the loss.
-        patience: epochs in a row in which neither the loss nor the accuracy of the
-            validation nodes is as good as any before, after which training ends;
+        patience: training ends after this many consecutive epochs in which neither the
+            validation loss nor the validation accuracy is as good as the best before;
             None: never.
         on_epoch: called with the row of each epoch.
     """
@@ -53,10 +53,10 @@ class GraphSettings:
 
 
 def inputs_of(X: Any, graph: Any) -> dict[str, Any]:
-    """Features and graph as a model takes them, a sparse matrix converted once.
+    """Returns features and graph as model inputs; a sparse matrix is converted once.
 
     Raises:
-        DTypeError, ShapeError: X is no matrix of numbers.
+        DTypeError, ShapeError: X is not a matrix of numbers.
     """
     if hasattr(X, "tocsr"):
         values, cells = sparse_rows(X)
@@ -76,23 +76,23 @@ def inputs_of(X: Any, graph: Any) -> dict[str, Any]:
 
 
 def outputs(model: Any, inputs: dict[str, Any], **wanted: Any) -> Any:
-    """A pass in evaluation mode, without gradients."""
+    """Runs the model in evaluation mode, without gradients."""
     with no_grad():
         return model.eval()(**inputs, **wanted)
 
 
 def cross_entropy(logits: Array, numbers: Array) -> float:
-    """The mean cross entropy of rows of logits."""
+    """Returns the mean cross entropy over rows of logits."""
     shifted = logits - logits.max(axis=1, keepdims=True)
     chosen = shifted[np.arange(len(numbers)), numbers]
     return float((np.log(np.exp(shifted).sum(axis=1)) - chosen).mean())
 
 
 class _Best:
-    """The weights of the best epoch, by the rule of GAT's authors.
+    """Tracks the weights of the best epoch, by the rule of GAT's authors.
 
-    An epoch whose loss or accuracy is as good as any before resets the patience; its
-    weights are kept where both are.
+    An epoch whose loss or accuracy is as good as the best before resets the patience
+    counter; its weights are kept if both are.
     """
 
     def __init__(self, model: Any, patience: int | None) -> None:
@@ -101,7 +101,7 @@ class _Best:
         self.weights: dict[str, Array] = {}
 
     def take(self, epoch: int, loss: float, accuracy: float) -> bool:
-        """Compare an epoch with those before; returns whether to go on."""
+        """Compares an epoch with those before; returns whether to continue."""
         if loss <= self.loss or accuracy >= self.accuracy:
             if loss <= self.loss and accuracy >= self.accuracy:
                 self.keep(epoch)
@@ -126,15 +126,15 @@ def train(
     validation: Array,
     settings: GraphSettings,
 ) -> FitResult:
-    """Train on the nodes ``training``; the model ends with its best weights.
+    """Trains on the nodes ``training``; the model ends with its best weights.
 
     Args:
         model: a ``GATForNodeClassification``.
-        inputs: of the model, for all nodes.
-        numbers: the class of each node; others than those below are not read.
-        training, validation: indices of nodes; without any of the second the last
+        inputs: model inputs for all nodes.
+        numbers: the class of each node; only the nodes in the two sets below are read.
+        training, validation: indices of nodes; if ``validation`` is empty, the last
             epoch's weights are kept.
-        settings: see there.
+        settings: options of the training, see :class:`GraphSettings`.
 
     Ctrl-C ends the training with the best weights so far.
 
@@ -182,13 +182,13 @@ def train(
 def step(
     model: Any, inputs: dict[str, Any], labels: Array, optimizer: Any, decay: float
 ) -> float:
-    """One update on the labelled nodes; returns the loss without the decay.
+    """Runs one update on the labelled nodes; returns the loss without weight decay.
 
     Args:
         model: a ``GATForNodeClassification``.
-        inputs: of the model.
+        inputs: model inputs.
         labels: int64 [nodes], -100 for nodes that do not count.
-        optimizer: of the model's parameters, without decay of its own.
+        optimizer: optimizer of the model's parameters, without its own weight decay.
         decay: λ; λ/2 · Σ θ² is added to the loss.
     """
     out = model.train()(**inputs, labels=labels)

@@ -1,4 +1,4 @@
-"""Classifier of the nodes of a graph, with the conventions of scikit-learn."""
+"""Classifier of graph nodes, with the conventions of scikit-learn."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "validation_fraction": (0.0, 0.9),
     "patience": (1, 1_000_000),
 }
-_OF_MODEL = {  # the estimator's name: the config's
+_OF_MODEL = {  # estimator's option: config's option
     "hidden_size": "hidden_size",
     "num_layers": "num_hidden_layers",
     "num_heads": "num_attention_heads",
@@ -56,46 +56,46 @@ _OF_MODEL = {  # the estimator's name: the config's
 
 
 class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[misc]
-    """Classifies the nodes of a graph by a graph attention network.
+    """Classifies the nodes of a graph with a graph attention network.
 
-    Training is full-batch Adam on the labelled nodes of one graph, as in the paper:
-    all nodes take part in every pass, ``train_mask`` chooses whose labels count.
-    Features are an array [nodes, features] or a sparse matrix of SciPy, which costs
-    time by its stored values alone; a bag of words is usually scaled so that each row
-    adds up to 1 (``sklearn.preprocessing.normalize(X, norm="l1")``).
+    Training is full-batch Adam on the labelled nodes of one graph, as in the paper: all
+    nodes take part in every pass, and ``train_mask`` selects the nodes whose labels
+    count. Features are an array [nodes, features] or a sparse SciPy matrix, whose cost
+    depends only on its stored values. A bag of words is usually scaled so that each row
+    sums to 1 (``sklearn.preprocessing.normalize(X, norm="l1")``).
 
     Args:
         attention: an evolve kind of ``ea.attention`` with kernels of size 1, its dict
             or name; None: plain GAT. ``Evolving(0.1, 0.1, kernel_size=1)`` is EA-GAT,
             which needs three layers: the output layer has other heads.
         hidden_size: width of a layer, all heads together.
-        num_layers, num_heads, num_output_heads: layers, the output layer included;
-            heads of each layer; heads of the output layer, which are averaged.
-        dropout, attention_dropout: of each layer's input and of attention.
-        add_self_loops: whether each node sees itself.
+        num_layers, num_heads, num_output_heads: number of layers, including the output
+            layer; heads of each layer; heads of the output layer, which are averaged.
+        dropout, attention_dropout: dropout of each layer's input and of attention.
+        add_self_loops: whether each node attends to itself.
         model_options: dict of further options of ``ea.GATConfig``.
-        n_epochs: steps at most, one an epoch.
-        learning_rate: of Adam.
+        n_epochs: maximum number of steps, one per epoch.
+        learning_rate: learning rate of Adam.
         weight_decay: λ; λ/2 · Σ θ² is added to the loss.
-        validation_fraction: share of the labelled nodes held out, class by class, where
+        validation_fraction: share of the labelled nodes held out, class by class, if
             ``fit`` is given no ``validation_mask``.
-        patience: epochs without a validation loss or accuracy as good as any before,
-            after which training ends; None: never.
+        patience: training ends after this many epochs without a validation loss or
+            accuracy as good as the best before; None: never.
         random_state: a number, a NumPy generator, or None.
-        device: where it computes.
-        verbose: print a line every so many epochs; 0: none.
+        device: device to compute on.
+        verbose: print a line every ``verbose`` epochs; 0: none.
 
     Attributes:
         classes_: the labels, in the order of ``predict_proba``'s columns.
         model_: the trained :class:`~evolving_attention.GATForNodeClassification`.
         graph_: the graph of the fit.
-        history_: a dict an epoch: loss, validation_loss, validation_accuracy.
+        history_: one dict per epoch: loss, validation_loss, validation_accuracy.
         best_epoch_: the epoch whose weights were kept.
-        interrupted_: "SIGINT", if Ctrl-C ended training after some epochs; None: it
-            was not interrupted.
-        n_features_in_: columns of X.
-        feature_names_in_: their names, if X was a DataFrame with names; one with other
-            names, or in another order, is refused later.
+        interrupted_: "SIGINT", if Ctrl-C ended training after some epochs; None:
+            training was not interrupted.
+        n_features_in_: number of columns of X.
+        feature_names_in_: column names, if X was a DataFrame with names; a DataFrame
+            with other names, or another order, is refused later.
 
     Raises:
         ConfigError: an option is out of range.
@@ -160,17 +160,17 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         train_mask: Any = None,
         validation_mask: Any = None,
     ) -> _Self:
-        """Train on the labelled nodes of a graph; an earlier fit is forgotten.
+        """Train on the labelled nodes of a graph; discards an earlier fit.
 
         Args:
             X: features, [nodes, features].
-            y: [nodes] labels; those of nodes outside the masks are not read.
-            graph: an ``ea.Graph``, or what ``ea.Graph.of`` takes: a sparse matrix,
-                an ``edge_index``, a list of pairs.
-            train_mask: [nodes] booleans, or numbers of nodes, each once: whose labels
-                are learnt; None: those of all nodes not in ``validation_mask``.
-            validation_mask: the same for the nodes that choose the best epoch; None: a
-                part of the training nodes.
+            y: [nodes] labels; labels of nodes outside the masks are not read.
+            graph: an ``ea.Graph``, or anything that ``ea.Graph.of`` accepts: a sparse
+                matrix, an ``edge_index``, a list of pairs.
+            train_mask: [nodes] booleans, or numbers of nodes, each once: the nodes
+                whose labels are learnt; None: all nodes not in ``validation_mask``.
+            validation_mask: same format, for the nodes that select the best epoch;
+                None: a part of the training nodes.
 
         Raises:
             ConfigError, InputError, ShapeError, DTypeError: an option or an array
@@ -214,7 +214,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
             )
         self.classes_, self.model_, self.graph_ = classes, model, found
         self.n_features_in_ = config.num_features
-        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        self.__dict__.pop("feature_names_in_", None)  # remove an earlier fit's names
         if (columns := _columns(X)) is not None:
             self.feature_names_in_ = np.array(columns, dtype=object)
         self.history_, self.best_epoch_ = result.history, result.best_epoch
@@ -246,7 +246,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         resolve_device(self.device)
 
     def _model_settings(self) -> dict[str, Any]:
-        """The options of the model's config."""
+        """Returns the options of the model's config."""
         options = {name: getattr(self, own) for own, name in _OF_MODEL.items()}
         given = self.model_options or {}
         if both := sorted(set(given) & {*options, "attention"}):
@@ -272,7 +272,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         )
 
     def _parts(self, training: Any, validation: Any, count: int) -> tuple[Array, Array]:
-        """Indices of the training and of the validation nodes of the masks."""
+        """Returns the indices of the training and the validation nodes of the masks."""
         held = np.zeros(0, np.int64)
         if validation is not None:
             held = node_numbers(validation, count, "validation_mask")
@@ -292,11 +292,11 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
     # --- a fitted estimator -------------------------------------------------------
 
     def predict_proba(self, X: Any, graph: Any = None) -> Array:
-        """The probability of each class for each node: float64 [nodes, classes].
+        """Returns each node's probability of each class: float64 [nodes, classes].
 
         Args:
             X: features of all nodes of the graph.
-            graph: the graph; None: that of the fit.
+            graph: the graph; None: the graph of the fit.
 
         Raises:
             NotFittedError: the estimator is not fitted.
@@ -308,13 +308,13 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         return odds
 
     def predict(self, X: Any, graph: Any = None) -> Array:
-        """The most probable label of each node; arguments as ``predict_proba``."""
+        """Returns each node's most probable label; arguments as ``predict_proba``."""
         odds = self.predict_proba(X, graph)
         found: Array = self.classes_[odds.argmax(axis=1)]
         return found
 
     def score(self, X: Any, y: Any, graph: Any = None, mask: Any = None) -> float:
-        """The share of nodes whose label is right.
+        """Returns the share of nodes whose label is right.
 
         Args:
             X, graph: as in ``predict_proba``.
@@ -337,10 +337,10 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         return float((odds[nodes].argmax(axis=1) == numbers).mean())
 
     def embed(self, X: Any, graph: Any = None) -> Array:
-        """What the output layer reads of each node: float32 [nodes, hidden_size].
+        """Returns the output layer's input of each node: float32 [nodes, hidden_size].
 
-        With ``num_layers=1`` these are the features: float32 [nodes, features].
-        Arguments as ``predict_proba``.
+        With ``num_layers=1`` this input is the features: float32 [nodes, features].
+        Arguments as for ``predict_proba``.
         """
         last = self._fitted().config.num_hidden_layers - 1
         if last == 0:
@@ -351,14 +351,14 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         return host_array(out.hidden_states[last]).astype(np.float32)
 
     def attention_maps(self, X: Any, graph: Any = None) -> tuple[Array, list[Array]]:
-        """The attention probabilities of every layer, edge by edge.
+        """Returns the attention probabilities of every layer, edge by edge.
 
         Arguments as ``predict_proba``.
 
         Returns:
-            ``edge_index`` int64 [2, edges], sources before targets, with the self
-            loops; and for each layer float32 [edges, heads]. Over the edges that enter
-            a node, each head's add up to 1.
+            ``edge_index`` int64 [2, edges], sources before targets, including self
+            loops; and for each layer float32 [edges, heads]. Each head's probabilities
+            sum to 1 over the edges that enter a node.
         """
         maps = self._run(X, graph, output_attentions=True).attentions
         seen = self._graph_of(X, graph)
@@ -407,7 +407,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
     def save(self, folder: str | Path) -> None:
         """Write the fitted estimator: the model's files and ``estimator.json``.
 
-        The graph is not saved: give it to ``predict`` after :meth:`load`.
+        The graph is not saved: pass it to ``predict`` after :meth:`load`.
 
         Raises:
             NotFittedError: the estimator is not fitted.
@@ -440,11 +440,11 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
 
         Raises:
             CheckpointError: the folder is missing, damaged, or another estimator's.
-            ConfigError, BackendUnavailable: there is no such device.
+            ConfigError, BackendUnavailable: the device does not exist.
         """
         import evolving_attention as ea
 
-        resolve_device(device)  # before a long read
+        resolve_device(device)  # fail before a long read
         path, name = Path(folder), cls.__name__
         record = files.read_record(path)
         if (record.get("format"), record.get("estimator")) != (files.FORMAT, name):
@@ -472,7 +472,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
 
 
 def _labels(y: Any, count: int) -> Array:
-    """One label for each node: [count]."""
+    """Returns one label per node: [count]."""
     if y is None:
         raise InputError(
             "requires y to be passed, but the target y is None: expected a label for "
@@ -488,7 +488,7 @@ def _labels(y: Any, count: int) -> Array:
 
 
 def _classes(labels: Array, used: Array) -> Array:
-    """The classes of the nodes ``used``, at least two."""
+    """Returns the classes of the nodes ``used``, at least two."""
     own = labels[used]
     bad = targets.missing(own)
     if own.dtype.kind == "f":
@@ -514,7 +514,7 @@ def _classes(labels: Array, used: Array) -> Array:
 
 
 def _columns(X: Any) -> tuple[str, ...] | None:
-    """The names of the columns of a DataFrame; None: there are none."""
+    """Returns the column names of a DataFrame, or None."""
     return names_of(X.columns) if hasattr(X, "columns") else None
 
 
@@ -523,10 +523,10 @@ def _shown(names: Any) -> str:
 
 
 def node_numbers(mask: Any, count: int, name: str) -> Array:
-    """Numbers of nodes from a mask, in their order.
+    """Returns node numbers from a mask, in the mask's order.
 
     Raises:
-        ShapeError, InputError: it is neither a boolean for each node nor numbers of
+        ShapeError, InputError: the mask is neither one boolean per node nor numbers of
             nodes, each once.
     """
     given = np.asarray(mask)

@@ -1,4 +1,4 @@
-"""Memory of a fit before its first step: does the longest batch fit in what is left?"""
+"""Checks before the first step of a fit whether the longest batch fits in memory."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["left", "needs_recomputation", "upper_bound"]
 
 Array = np.ndarray[Any, Any]
 Rows = SeriesRows | ImageRows
-_COPIES = 16  # of each map and each feature: more than any kind keeps at once
+_COPIES = 16  # per map and per feature; more than any kind keeps at once
 
 
 def left(meminfo: str = "/proc/meminfo") -> int | None:
-    """Bytes that tensors on the CPU may still take; None: nothing says.
+    """Returns the bytes still available to CPU tensors; None if nothing is known.
 
-    The least of what ``ea.set_memory_limit`` or the control group leaves and what the
-    machine has, swap included.
+    The smaller of what ``ea.set_memory_limit`` or the control group leaves and what the
+    machine has free, swap included.
     """
     found = []
     limit: int = _core.memory_limit()
@@ -41,9 +41,9 @@ def left(meminfo: str = "/proc/meminfo") -> int | None:
 
 
 def upper_bound(model: Any, lengths: Array) -> int | None:
-    """Bytes that a step on series of these lengths certainly does not exceed.
+    """Returns an upper bound of the bytes that a step on these series needs.
 
-    None: of convolutional networks, whose features are not of one width.
+    Returns None for convolutional networks, whose features differ in width.
     """
     config = model.config
     if not hasattr(config, "intermediate_size"):
@@ -62,13 +62,13 @@ def needs_recomputation(
 ) -> bool:
     """Whether training fits only with gradient checkpointing; says so in a warning.
 
-    The longest batch, of the ``batch_size`` longest series, is planned on the CPU,
-    unless it certainly fits. Recomputation gives the same bits. Convolutional networks
+    A step on the ``batch_size`` longest series is planned on the CPU, unless it
+    certainly fits. Recomputation gives bit-identical results. Convolutional networks
     are not planned.
 
     Raises:
-        OutOfMemory: what the forward pass keeps does not fit even so; names the bytes
-            and the options that lower them.
+        OutOfMemory: the tensors that the forward pass keeps do not fit even so; names
+            the bytes and the options that reduce them.
     """
     longest = np.argsort(rows.lengths, kind="stable")[-batch_size:]
     room = left()
@@ -113,7 +113,7 @@ def needs_recomputation(
 
 
 def _batch(rows: Rows, indices: Array) -> dict[str, Any]:
-    """These rows as inputs of a step, without drawing hidden cells or weights."""
+    """Returns these rows as inputs of a step, without random masks or weights."""
     batch = rows.bare(indices)
     inputs = {key: value for key, value in batch.items() if key != "row_ids"}
     if rows.labels is None:  # pre-training
@@ -122,7 +122,7 @@ def _batch(rows: Rows, indices: Array) -> dict[str, Any]:
 
 
 def _bytes(count: int) -> str:
-    """Bytes for people."""
+    """Formats bytes for people."""
     if count < 2**30:
         return f"{count / 2**20:,.1f} MiB ({count:,} bytes)"
     return f"{count / 2**30:,.2f} GiB ({count:,} bytes)"

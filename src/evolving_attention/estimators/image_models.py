@@ -1,4 +1,4 @@
-"""The model of the classifier of pictures, and what it does to pictures."""
+"""Builds the image classifier's model, and the scaling and augmentation of pictures."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
-#: The paper's setting for pictures (Wang et al., TPAMI 2023).
+#: Attention of the paper's image models (Wang et al., TPAMI 2023).
 DEFAULT_ATTENTION = Evolving(alpha=0.1, beta=0.3)
 NORMALIZE = ("dataset", "half", "none")
-_OF_VIT = (  # options that "vit" alone reads
+_OF_VIT = (  # options that only "vit" reads
     "patch_size",
     "hidden_size",
     "num_hidden_layers",
@@ -42,7 +42,7 @@ _OF_VIT = (  # options that "vit" alone reads
 
 
 def _family(name: str) -> tuple[Any, dict[str, Any]] | None:
-    """The config class of an architecture, and the options that its name stands for."""
+    """Returns an architecture's config class, and the options implied by its name."""
     from evolving_attention import modeling
     from evolving_attention.modeling.names import sizes_of
 
@@ -59,7 +59,7 @@ def _family(name: str) -> tuple[Any, dict[str, Any]] | None:
 
 
 def check_architecture(estimator: Any) -> None:
-    """Refuse an architecture that is not known, and options that it does not have.
+    """Refuse an unknown architecture, and options that it does not have.
 
     Raises:
         ConfigError: names the option, its value and the expected one.
@@ -87,7 +87,7 @@ def check_architecture(estimator: Any) -> None:
 
 
 def scaling(pixels: Array, normalize: str) -> tuple[list[float], list[float]]:
-    """(mean, deviation) of each channel of [n, height, width, channels]."""
+    """Returns (mean, deviation) of each channel of [n, height, width, channels]."""
     channels = pixels.shape[3]
     if normalize == "none":
         return [0.0] * channels, [1.0] * channels
@@ -99,7 +99,7 @@ def scaling(pixels: Array, normalize: str) -> tuple[list[float], list[float]]:
 
 
 def changes(estimator: Any, size: tuple[int, int]) -> list[Transform]:
-    """What happens to normalised pictures in training; blank is the mean."""
+    """Returns the training augmentation of normalised pictures; blank is the mean."""
     found: list[Transform] = []
     if estimator.crop:
         found.append(RandomCrop(list(size), int(estimator.crop)))
@@ -111,17 +111,17 @@ def changes(estimator: Any, size: tuple[int, int]) -> list[Transform]:
 
 
 def new(estimator: Any, size: tuple[int, int], channels: int, classes: Array) -> Any:
-    """A new model, or a checkpoint's with a new head.
+    """Builds a new model, or loads a checkpoint with a new head.
 
     Raises:
-        ConfigError: an option does not suit the model.
-        InputError: the pictures have other channels than the checkpoint's.
+        ConfigError: an option does not fit the model.
+        InputError: the pictures' channels differ from the checkpoint's.
         CheckpointError: the checkpoint cannot be used.
     """
     from evolving_attention.modeling.base import MODELS
 
     family = _family(estimator.architecture)
-    assert family is not None  # check_architecture() was there
+    assert family is not None  # ensured by check_architecture()
     config, settings = family
     maker = MODELS["image_classification"][config.model_type]
     own, is_vit = estimator.attention, estimator.architecture == "vit"
@@ -147,7 +147,7 @@ def new(estimator: Any, size: tuple[int, int], channels: int, classes: Array) ->
 
 
 def _vit_settings(estimator: Any, size: tuple[int, int]) -> dict[str, Any]:
-    """The estimator's options as options of ``ea.ViTConfig``."""
+    """Returns the estimator's options as options of ``ea.ViTConfig``."""
     side = min(size)
     patch = 16 if side >= 128 else max(1, side // 8)
     return {

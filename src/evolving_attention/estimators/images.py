@@ -53,7 +53,7 @@ _validation: Any = require("sklearn.utils.validation", extra="image", why=_WHY)
 Array = np.ndarray[Any, Any]
 _Self = TypeVar("_Self", bound="ImageClassifier")
 
-_SIDE = 224  # of pictures that differ in size
+_SIDE = 224  # side of pictures whose sizes differ
 _FORMAT = 1
 _ERRORS = ("raise", "skip")
 _OPTIMIZERS = ("radam", "adamw", "sgd")
@@ -66,80 +66,85 @@ _RANGES: dict[str, tuple[float, float]] = {
 
 
 class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[misc]
-    """Classifies pictures by a Vision Transformer, or another network of images.
+    """Classifies pictures with a Vision Transformer, or another image network.
 
     Pictures are given as an array [n, height, width] or [n, height, width, channels] of
     uint8 (0 to 255), booleans or floats; as a list of such arrays, of files or of
-    Pillow's images; as a folder with a folder of pictures for each class; or as an npz
-    file with ``X`` and ``y``. Pixels keep their scale, which is the same in training
-    and later: files are 0 to 255, booleans 0 and 255. They are brought to one size,
-    read into memory once, and changed at random in training. NaN and infinity are
-    errors, and so are files that are damaged, cut off or animated;
-    ``data.image_files.decode`` says how the others become RGB.
+    Pillow images; as a folder that has a subfolder of pictures for each class; or as an
+    npz file with ``X`` and ``y``. Pixels keep their scale, which must be the same in
+    training and later: files are 0 to 255, booleans 0 and 255. Pictures are resized to
+    one size, read into memory once, and augmented at random in training. NaN and
+    infinity are errors, and so are files that are damaged, truncated or animated;
+    ``data.image_files.decode`` describes how other formats become RGB.
 
     Args:
         architecture: ``"vit"``, whose sizes are the options below; ``"resnet"`` and
-            ``"aa_resnet"``, by default of 50 layers; or a name of images of
+            ``"aa_resnet"``, by default with 50 layers; or an image model's name from
             :func:`list_models`, such as ``"ea_aa_resnet34"`` or ``"pa_cifar_net"``,
-            which stands for its sizes and its attention.
+            which sets its sizes and its attention.
         attention: an attention kind of ``ea.attention``, its dict or name, or a list
-            with one for each layer; None: of ``"vit"`` ``Evolving(alpha=0.1,
+            with one for each layer; None: for ``"vit"`` ``Evolving(alpha=0.1,
             beta=0.3)``, otherwise the architecture's own. ``Vanilla()`` is the plain
             network.
-        image_size: pixels of a side, or [height, width]; None: those of the pictures
-            if they are of one size, else 224.
-        patch_size: of a patch, likewise; None: 16 from 128 pixels on, below an eighth
-            of the side. This option and those to ``pooling`` are of ``"vit"`` alone.
-        hidden_size, num_hidden_layers, num_attention_heads: of the model.
-        intermediate_size: of the feed-forward; None: twice ``hidden_size``.
-        dropout: in [0, 1), of embeddings and residuals.
-        pooling: the classifier reads the class ``"token"`` or the ``"mean"``.
+        image_size: pixels of a side, or [height, width]; None: the size of the pictures
+            if all have the same one, else 224.
+        patch_size: size of a patch, in the same format; None: 16 for sides from 128
+            pixels, else an eighth of the side. Only ``"vit"`` has this option and those
+            up to ``pooling``.
+        hidden_size, num_hidden_layers, num_attention_heads: sizes of the model.
+        intermediate_size: feed-forward width; None: twice ``hidden_size``.
+        dropout: in [0, 1), for embeddings and residuals.
+        pooling: whether the classifier reads the class ``"token"`` or the ``"mean"``.
         model_options: dict of further options of the architecture's config, such as
             ``ea.ViTConfig``.
-        pretrained: folder or name of a checkpoint of the architecture to start from (of
-            ViT Hugging Face's, timm's or DINOv2's, its positions resized to
-            ``image_size``). It decides on the model's sizes; None: a new model.
-        flip: in training, exchange left and right of every second picture.
-        crop: in training, move pictures by up to so many pixels.
-        cutout: in training, blank a square with sides of so many pixels.
+        pretrained: folder or name of a checkpoint of the architecture to start from
+            (for ViT Hugging Face's, timm's or DINOv2's format; positions are resized to
+            ``image_size``). The checkpoint determines the model's sizes; None: a new
+            model.
+        flip: in training, mirror half of the pictures left to right at random.
+        crop: in training, shift pictures by up to this many pixels.
+        cutout: in training, blank a square whose side is this many pixels.
         normalize: ``"dataset"``: to mean 0 and deviation 1 over the training part;
             ``"half"``: from 0 … 255 to -1 … 1, as published ViTs; ``"none"``.
-        on_error: what ``fit`` and ``evaluate`` do with pictures that cannot be used:
-            ``"raise"``, or ``"skip"`` them with a warning that counts them.
+        on_error: how ``fit`` and ``evaluate`` handle unusable pictures: ``"raise"``, or
+            ``"skip"`` them with a warning that counts them.
         n_epochs: passes over the training part.
-        batch_size: pictures in a step.
+        batch_size: pictures per step.
         optimizer: ``"radam"``, ``"adamw"`` or ``"sgd"``.
         optimizer_options: dict of further options of its class in ``ea.optim``; None:
-            of SGD a Nesterov momentum of 0.9, of RAdam the betas 0.9 and 0.99.
-        learning_rate: of the optimizer.
+            for SGD a Nesterov momentum of 0.9, for RAdam the betas 0.9 and 0.99.
+        learning_rate: learning rate of the optimizer.
         lr_schedule: ``"cosine"``, or another schedule of ``ea.TrainingArguments``.
         lr_schedule_options: dict of its options; ``{"num_cycles": 3, "cycle_growth": 2,
             "lr_end": 1e-4}`` of ``"cosine_with_restarts"`` makes cycles of 10, 20 and
             40 of 70 epochs.
-        weight_decay: >= 0, decoupled; of SGD an L2 penalty, unless its options say
-            otherwise. Biases and norms have none.
-        label_smoothing: share of each label that goes to all classes alike, below 1.
+        weight_decay: >= 0, decoupled; for SGD an L2 penalty, unless its options say
+            otherwise. Not applied to biases and norms.
+        label_smoothing: share of each label that is spread evenly over all classes,
+            below 1.
         validation_fraction: share of the pictures held out to choose the best epoch,
             whose weights are kept; 0: train on all and keep the last weights.
-        patience: stop after so many epochs without a better one; None: never.
-        random_state: int, RandomState or None: split, weights, dropout, changes of the
-            pictures and order. The same number gives the same bits for any number of
-            threads.
+        patience: stop after this many epochs without a better one; None: never.
+        random_state: int, RandomState or None: seeds the split, weights, dropout,
+            augmentation and order. The same number gives bit-identical results for any
+            number of threads.
         device: device of fit and predict: ``"cpu"``, ``"cuda"`` or ``"auto"``.
         verbose: 1 shows progress.
 
     Attributes:
         classes_: the labels, in the order of ``predict_proba``'s columns.
         model_: the fitted model, such as an ``ea.ViTForImageClassification``.
-        size_: (height, width) of the pictures as the model sees them.
+        size_: (height, width) of the pictures that the model receives.
         history_: one dict per epoch: losses, learning rate, validation scores.
         best_epoch_: the epoch whose weights are kept.
-        interrupted_: "SIGINT", if Ctrl-C ended training after some epochs; None: it
-            was not interrupted.
-        skipped_: (picture, reason) of those that ``on_error="skip"`` left out of fit.
-        mean_, deviation_: of each channel, with which pictures are normalised.
-        in_bytes_: whether training's pixels were 0 to 255 (True), or floats up to 1
-            or below 0 (False); None: unknown. Later ones of the other kind are refused.
+        interrupted_: "SIGINT", if Ctrl-C ended training after some epochs; None:
+            training was not interrupted.
+        skipped_: (picture, reason) of the pictures that ``on_error="skip"`` left out of
+            fit.
+        mean_, deviation_: of each channel, used to normalise pictures.
+        in_bytes_: whether the training pixels were 0 to 255 (True), or floats up to 1
+            or below 0 (False); None: unknown. Later pictures of the other scale are
+            refused.
 
     Raises:
         ConfigError: an option is out of range.
@@ -223,7 +228,7 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
     # --- fitting ------------------------------------------------------------------
 
     def check_options(self) -> None:
-        """Refuse options of a wrong type or out of range; ``fit`` begins with this.
+        """Refuse options of a wrong type or out of range; ``fit`` calls this first.
 
         Raises:
             ConfigError: names the option, its value and the expected one.
@@ -256,10 +261,10 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
         multiplier(self.lr_schedule, 0, 1, self.learning_rate, **schedule)
 
     def fit(self: _Self, X: Any, y: Any = None) -> _Self:
-        """Train on pictures and their classes; an earlier fit is forgotten.
+        """Train on pictures and their classes; discards an earlier fit.
 
         Args:
-            X: pictures, in any form of the class's description.
+            X: pictures, in any form that the class description lists.
             y: a label for each picture; None: the names of the folders, or the ``y`` of
                 an npz file.
 
@@ -315,7 +320,7 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
         return self
 
     def _read(self, X: Any, known: Any, size: tuple[int, int] | None) -> Pictures:
-        """Pictures that can be used."""
+        """Reads pictures and keeps those that can be used."""
         skip = self.on_error == "skip"
         config = None if known is None else self.model_.config
         least = (1, 1) if config is None else config.least_side
@@ -323,7 +328,7 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
         return read_pictures(X, classes=names, skip=skip, least=least, size=size)
 
     def _tell_of_skipped(self, given: Pictures, stacklevel: int = 3) -> None:
-        """Warn of pictures that were left out, at the line that calls the method."""
+        """Warn about skipped pictures, at the line that calls the method."""
         if not given.skipped:
             return
         count = len(given.skipped)
@@ -335,7 +340,7 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
         )
 
     def _labels(self, X: Any, y: Any, given: Pictures) -> Any:
-        """The labels of the pictures that can be used."""
+        """Returns the labels of the pictures that can be used."""
         if y is None and given.labels is not None:
             return given.labels
         if y is None and isinstance(X, (str, Path)) and Path(X).suffix == ".npz":
@@ -358,7 +363,7 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
         return height, width
 
     def _large_enough(self, config: Any, given: Pictures) -> list[int]:
-        """The pictures that are no smaller than a patch; others are hardly there."""
+        """Returns indices of the pictures that are no smaller than a patch."""
         height, width = config.least_side
         kept = []
         for i, (one, name) in enumerate(zip(given.pixels, given.names, strict=True)):
@@ -376,7 +381,7 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
     # --- prediction ---------------------------------------------------------------
 
     def predict(self, X: Any) -> Array:
-        """The class of each picture, [n].
+        """Returns the class of each picture, [n].
 
         Raises:
             NotFittedError: the estimator is not fitted.
@@ -387,7 +392,7 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
         return found
 
     def predict_proba(self, X: Any) -> Array:
-        """The probability of each class for each picture, float64 [n, classes].
+        """Returns the probability of each class for each picture, float64 [n, classes].
 
         Raises:
             NotFittedError, DataError, InputError, ShapeError, DTypeError: as for
@@ -397,9 +402,9 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
         return self._probabilities(X if isinstance(X, Pictures) else self.read(X))
 
     def read(self, X: Any) -> Pictures:
-        """Pictures as ``predict`` takes them: checked and resized, with their names.
+        """Reads pictures as ``predict`` does: checked, resized, with names.
 
-        ``predict`` and ``predict_proba`` take the result in place of X.
+        ``predict`` and ``predict_proba`` accept the result in place of X.
 
         Raises:
             NotFittedError, DataError, InputError, ShapeError, DTypeError: as for
@@ -410,12 +415,12 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
         return read_pictures(X, least=least, size=self.size_)
 
     def classes_of(self, probabilities: Array) -> Array:
-        """The label with the highest probability in each row."""
+        """Returns the label with the highest probability in each row."""
         found: Array = self.classes_[probabilities.argmax(axis=1)]
         return found
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """The accuracy on pictures; ``y`` as in :meth:`fit`.
+        """Returns the accuracy on pictures; ``y`` as in :meth:`fit`.
 
         Raises:
             NotFittedError, DataError, InputError, ShapeError, DTypeError: as for
@@ -432,13 +437,13 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
             ) from None
 
     def evaluate(self, X: Any, y: Any = None) -> dict[str, Any]:
-        """Scores on pictures; ``y`` as in :meth:`fit`.
+        """Returns scores on pictures; ``y`` as in :meth:`fit`.
 
         Returns:
-            ``top1`` and ``top5`` (the share of pictures whose class is the best, or
-            among the best five), ``loss`` (cross entropy), ``confusion`` (int64
-            [classes, classes], true classes in rows), ``pictures`` and ``skipped``,
-            their numbers.
+            ``top1`` and ``top5`` (the share of pictures whose true class is the most
+            probable one, or among the five most probable), ``loss`` (cross entropy),
+            ``confusion`` (int64 [classes, classes], true classes in rows), and the
+            numbers of ``pictures`` and ``skipped`` ones.
 
         Raises:
             NotFittedError, DataError, InputError, ShapeError, DTypeError: as for
@@ -459,7 +464,7 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
         }
 
     def _scored(self, X: Any, y: Any) -> tuple[Pictures, Array, Array]:
-        """Pictures, the numbers of their classes, and probabilities."""
+        """Returns pictures, the numbers of their classes, and probabilities."""
         _validation.check_is_fitted(self)
         given = self._read(X, self.classes_, self.size_)
         self._tell_of_skipped(given, stacklevel=4)
@@ -545,7 +550,7 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
         """
         import evolving_attention as ea
 
-        resolve_device(device)  # before a long read
+        resolve_device(device)  # fail before a long read
         root = Path(folder)
         record = files.read_record(root)
         path = root / files.FILE
@@ -561,7 +566,7 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
             if record["options"]["attention"] is None:
                 found.attention = model.config.attention
             found.classes_ = np.array(record["classes"], np.dtype(record["kind"]))
-            if "size" not in record:  # of ViT, when it was the only architecture
+            if "size" not in record:  # files from when ViT was the only architecture
                 record["size"] = np.broadcast_to(model.config.image_size, 2)
             height, width = record["size"]
             found.size_ = int(height), int(width)

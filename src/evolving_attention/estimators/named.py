@@ -1,4 +1,4 @@
-"""Options of estimators by name: one that does not exist is told with the nearest."""
+"""Estimator options by name: an error for an unknown one suggests the nearest name."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ __all__ = ["NamedOptions"]
 
 
 class NamedOptions:
-    """A base that refuses unknown options when an estimator is made.
+    """A base class that refuses unknown options when an estimator is created.
 
-    scikit-learn wants them as arguments of ``__init__``, where Python's own error names
-    neither the class nor the option that was meant.
+    scikit-learn requires options as arguments of ``__init__``. Python's own error for
+    an unknown argument names neither the class nor the intended option.
     """
 
     def __new__(cls, *_: Any, **options: Any) -> Any:
-        """Check the names alone; scikit-learn checks values when a fit begins.
+        """Checks only the names; scikit-learn checks values when a fit begins.
 
         Raises:
-            ConfigError: an option is unknown; names the nearest.
+            ConfigError: an option is unknown; the message names the nearest known one.
         """
         _self, *parameters = inspect.signature(cls.__init__).parameters.values()
         known = [one.name for one in parameters]
         takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
         for name in options:
-            if name not in known and not takes_any:  # of a subclass with **options
+            if name not in known and not takes_any:  # a subclass may take **options
                 raise ConfigError(
                     f"{cls.__name__}: unknown option {name!r}, expected one of "
                     f"{', '.join(known)}; {suggestion(name, known, 'leave it out')}"

@@ -1,4 +1,4 @@
-"""Pre-training on series without labels: hide spans of values, predict them."""
+"""Pre-training on series without labels: hides spans of values and predicts them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from evolving_attention.estimators.randomness import seed_of
 __all__ = ["MaskedRows", "learn", "pretrain"]
 
 Array = np.ndarray[Any, Any]
-_MASKS = 0x4D41534B  # random stream of the masks
+_MASKS = 0x4D41534B  # random stream for the masks
 
 
 class MaskedRows(SeriesRows):
-    """Series with hidden cells, drawn anew at every access or once for all.
+    """Series with hidden cells, drawn at every access or once.
 
     Args:
         rows: the series.
         ratio: share of the cells to hide, in (0, 1).
         mean_span: mean length of a hidden span, in steps of one channel.
-        seed: of the masks.
+        seed: random seed of the masks.
         fixed: always hide the same cells, for validation.
     """
 
@@ -47,7 +47,7 @@ class MaskedRows(SeriesRows):
         self._fixed = self._draw(np.arange(len(self))) if fixed else None
 
     def gather(self, indices: Any) -> Batch:
-        """The packed batch of these series with ``masked`` [total, channels]."""
+        """Returns the packed batch of these series, ``masked`` [total, channels]."""
         batch = super().gather(indices)
         if self._fixed is None:
             masks = self._draw(batch["row_ids"])
@@ -57,7 +57,7 @@ class MaskedRows(SeriesRows):
         return Batch({**batch, "masked": np.concatenate(masks)}, tokens, ["masked"])
 
     def _draw(self, indices: Array) -> list[Array]:
-        """Masks [length, channels] of these series."""
+        """Returns masks [length, channels] of these series."""
         import evolving_attention as ea
 
         lengths = self.lengths[indices]
@@ -74,7 +74,7 @@ class MaskedRows(SeriesRows):
 def pretrain(
     estimator: Any, X: Any, *, ratio: float = 0.15, mean_span: float = 3.0
 ) -> tuple[Any, fitting.FitResult]:
-    """Train an ``EADCTransformerForPretraining`` on series without targets.
+    """Trains an ``EADCTransformerForPretraining`` on series without targets.
 
     The loss is the mean squared error over the hidden cells, in units of the scaled
     channels: predicting the mean gives 1. Save the model with
@@ -84,7 +84,7 @@ def pretrain(
     Args:
         estimator: a ``TimeSeriesClassifier`` or ``TimeSeriesRegressor``, fitted or not;
             its options define the model and the training.
-        X: series, in any form that the estimators take.
+        X: series, in any form that the estimators accept.
         ratio: share of the cells to hide, in (0, 1).
         mean_span: mean length of a hidden span, in steps of one channel, >= 1.
 
@@ -107,7 +107,7 @@ def pretrain(
 def learn(
     estimator: Any, X: Any, *, ratio: float, mean_span: float
 ) -> tuple[Any, fitting.FitResult]:
-    """:func:`pretrain` without the report of an interruption."""
+    """Runs :func:`pretrain` without reporting an interruption."""
     import evolving_attention as ea
 
     rules.check(estimator)

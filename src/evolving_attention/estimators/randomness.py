@@ -1,4 +1,4 @@
-"""The seed of a fit, from an estimator's ``random_state``."""
+"""The seed of a fit, drawn from an estimator's ``random_state``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["seed_of"]
 
 
 def seed_of(estimator: Any) -> int:
-    """A number drawn from ``estimator.random_state``.
+    """Returns a seed drawn from ``estimator.random_state``.
 
     Raises:
-        ConfigError: it is no source of random numbers.
+        ConfigError: ``random_state`` is not a source of random numbers.
     """
     from sklearn.utils import check_random_state
 

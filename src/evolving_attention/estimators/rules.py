@@ -24,7 +24,7 @@ TRAINING: dict[str, tuple[float, float]] = {
 
 
 def check_training(estimator: Any, ranges: dict[str, tuple[float, float]]) -> None:
-    """Refuse what all estimators refuse: wrong types, ranges, schedules, devices.
+    """Run the checks that all estimators share: types, ranges, schedules, devices.
 
     Raises:
         ConfigError: names the option, its value and the expected one.

@@ -1,4 +1,4 @@
-"""Targets of series: checks of labels and values, and the validation split."""
+"""Targets of estimators: checks of labels and values, and the validation split."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
-_SPLIT = 0x53504C4954  # a random stream of its own
+_SPLIT = 0x53504C4954  # key of a separate random stream
 
 
 class Kind(NamedTuple):
-    """What the targets are of, for messages."""
+    """Words for the rows that the targets belong to, for messages."""
 
     many: str
     one: str
     extra: str
-    values: str  # the remedy for targets that are values
+    values: str  # advice for targets that are values
 
 
 SERIES = Kind(
@@ -47,19 +47,19 @@ NODES = Kind("nodes", "node", "graphs", "values of a scale are not supported her
 
 
 def missing(y: Array) -> Array:
-    """Which targets are NaN, infinite, None or pandas' NA: booleans like y."""
-    if y.dtype.kind == "O":  # NaN among text: pandas' way of a missing label
+    """Returns which targets are NaN, infinite, None or pandas' NA: booleans like y."""
+    if y.dtype.kind == "O":  # among text, pandas marks a missing label by NaN
         na = (one is None or type(one).__name__ == "NAType" or one != one for one in y)
         return np.fromiter(na, bool, len(y))
     return ~np.isfinite(y) if y.dtype.kind == "f" else np.zeros(y.shape, bool)
 
 
 def one_dimensional(y: Any, count: int, name: str = "y", kind: Kind = SERIES) -> Array:
-    """One target per row, [N]; a column [N, 1] is accepted with a warning.
+    """Returns one target per row, [N]; a column [N, 1] is accepted with a warning.
 
     Raises:
         InputError: there are no targets.
-        ShapeError: the shape is wrong, or the number of targets is not that of rows.
+        ShapeError: the shape is wrong, or the numbers of targets and rows differ.
     """
     if y is None:
         raise InputError(
@@ -112,7 +112,7 @@ def class_targets(y: Any, count: int, kind: Kind = SERIES) -> Array:
 
 
 def value_targets(y: Any, count: int) -> Array:
-    """Validate target values [N] of a regression; returns float64.
+    """Validate the target values [N] of a regression; returns float64.
 
     Raises:
         InputError, ShapeError, DTypeError: values are not finite numbers, or too few.
@@ -150,24 +150,24 @@ def class_numbers(
     kind: Kind = SERIES,
     rows: Array | None = None,
 ) -> Array:
-    """The index of every label among ``classes``: int64 [N].
+    """Returns the index of every label among ``classes``: int64 [N].
 
     Args:
-        labels: [N].
+        labels: labels [N].
         classes: the labels of training.
-        name: of the labels in messages.
-        kind: what they are of.
-        rows: numbers of the labels in messages; None: from 0.
+        name: name of the labels in messages.
+        kind: words for the rows, for messages.
+        rows: row numbers of the labels in messages; None: from 0.
 
     Raises:
-        InputError: a label is not one of them.
+        InputError: a label is not one of the classes.
     """
     known = {label: number for number, label in enumerate(classes.tolist())}
     found = np.array([known.get(label, -1) for label in labels.tolist()], np.int64)
     if (found < 0).any():
         row = int(np.argmax(found < 0))
         shown = [str(one) for one in (labels[row], *classes)]
-        if shown[0] in shown[1:]:  # of another type: 1 and "1"
+        if shown[0] in shown[1:]:  # same text, other type: 1 and "1"
             shown = [repr(one) for one in (labels.tolist()[row], *known)]
         raise InputError(
             f"{name}[{row if rows is None else rows[row]}] = {shown[0]}: a label "
@@ -180,13 +180,13 @@ def class_numbers(
 def split(
     count: int, fraction: float, seed: int, numbers: Array | None = None
 ) -> tuple[Array, Array]:
-    """Indices of a training and a validation part, each in ascending order.
+    """Returns the indices of a training and a validation part, each ascending.
 
     Args:
         count: number of series.
         fraction: share of the validation part, in [0, 1).
-        seed: chooses the split.
-        numbers: class of each series, to stratify by; None: at random.
+        seed: seed of the split.
+        numbers: class of each series, for a stratified split; None: not stratified.
 
     Every class keeps at least one series in the training part, so the validation part
     of a tiny set may be empty.

@@ -1,6 +1,6 @@
 """Classifier and regressor of time series over the EA-DC-Transformer.
 
-They are scikit-learn estimators and aeon estimators: aeon's base classes derive from
+They are scikit-learn and aeon estimators at once: aeon's base classes derive from
 scikit-learn's.
 """
 

@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 
 class SeriesViews:
-    """What both estimators show of a fitted model, in the estimators' array order."""
+    """Attention maps and representations of a fitted model, for both estimators."""
 
     model_: Any
     scaler_: Any
@@ -28,17 +28,17 @@ class SeriesViews:
     def attention_maps(
         self, X: Any, layers: int | Sequence[int] | None = None
     ) -> list[Array]:
-        """The attention probabilities of every layer for each series.
+        """Returns the attention probabilities of every layer for each series.
 
         Args:
-            X: series, in any form that ``predict`` takes.
-            layers: numbers of layers, from 0, or one number; None: all. A model has
-                ``2 * num_blocks`` layers.
+            X: series, in any form that ``predict`` accepts.
+            layers: numbers of layers, from 0, or one number; None: all. A model has ``2
+                * num_blocks`` layers.
 
         Returns:
-            For each series an array float32 [layers, heads, length, length]: in each
-            row, which steps a step attends to; rows sum to 1. ``length`` is that of the
-            series after ``longer`` was applied.
+            For each series an array float32 [layers, heads, length, length]: each row
+            holds the attention of one step to all steps and sums to 1. ``length`` is
+            the length of the series after ``longer`` was applied.
 
         Raises:
             NotFittedError: the estimator is not fitted.
@@ -74,10 +74,10 @@ class SeriesViews:
         return found
 
     def embed(self, X: Any, *, steps: bool = False) -> Array | list[Array]:
-        """The representation that the model's last layer gives the series.
+        """Returns the representation of the series from the model's last layer.
 
         Args:
-            X: series, in any form that ``predict`` takes.
+            X: series, in any form that ``predict`` accepts.
             steps: return the representation of every time step, not of the series.
 
         Returns:
@@ -102,7 +102,7 @@ class SeriesViews:
         return self.model_
 
     def _passes(self, X: Any, share: int, **wanted: Any) -> Iterator[tuple[Any, Array]]:
-        """(output, lengths) of batches of checked series.
+        """Yields (output, lengths) for batches of checked series.
 
         Args:
             X: series.

@@ -1,4 +1,4 @@
-"""Weights of series: read and checked, given with the batches, used in the loss."""
+"""Weights of series: reads and checks them, adds them to batches and to the loss."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Array = np.ndarray[Any, Any]
 
 
 def sample_weights(given: Any, count: int) -> Array | None:
-    """``sample_weight`` as float64 [count]; None if all weights are equal.
+    """Returns ``sample_weight`` as float64 [count]; None if all weights are equal.
 
     Raises:
-        ShapeError, InputError: there is not one weight from 0 for each series, or not
-            two above 0.
+        ShapeError, InputError: there is not one weight >= 0 per series, or there are
+            fewer than two weights above 0.
     """
     if given is None:
         return None
@@ -56,16 +56,17 @@ def sample_weights(given: Any, count: int) -> Array | None:
 
 
 def class_weights(given: Any, numbers: Array, classes: Array) -> Array | None:
-    """The weight of every series by its class, float64 [n]; None if all are equal.
+    """Returns each series' weight by its class, float64 [n]; None if all are equal.
 
     Args:
-        given: ``"balanced"``: n / (classes · series of the class), so that all classes
-            weigh the same; or a dict of weights by label, 1 for those it lacks.
+        given: ``"balanced"``: n / (number of classes · number of series of the class),
+            so that all classes have the same weight; or a dict of weights by label, 1
+            for labels it lacks.
         numbers: class of each series [n].
         classes: the labels.
 
     Raises:
-        ConfigError: it is neither, or has a weight below 0 or a label of no class.
+        ConfigError: ``given`` is neither, has a weight below 0 or an unknown label.
     """
     if given is None:
         return None
@@ -106,7 +107,7 @@ def class_weights(given: Any, numbers: Array, classes: Array) -> Array | None:
 
 
 class WeightedRows(SeriesRows):
-    """Series with a weight each, which batches hold as ``row_weights`` [B].
+    """Series with weights; batches hold the weights as ``row_weights`` [B].
 
     Args:
         rows: the series.
@@ -118,7 +119,7 @@ class WeightedRows(SeriesRows):
         self.weights = (weights / weights.mean()).astype(np.float32)
 
     def gather(self, indices: Any) -> Batch:
-        """The packed batch of these series with their weights."""
+        """Returns the packed batch of these series with their weights."""
         batch = super().gather(indices)
         weights = self.weights[batch["row_ids"]]
         return Batch({**batch, "row_weights": weights}, self.tokens)
@@ -129,12 +130,13 @@ class WeightedModel:
 
         loss = 1/B · sum over the B series of w · (the loss of the series)
 
-    Since weights have the mean 1 over the data set, the mean over all batches is the
-    weighted mean over all series, and its gradient is not biased by what else is in a
-    batch.
+    The weights have mean 1 over the data set. So the mean over all batches is the
+    weighted mean over all series, and the other series of a batch do not bias its
+    gradient.
 
     Args:
-        model: a classifier or a regressor; all but the call is its own.
+        model: a classifier or a regressor; everything except the call is delegated to
+            it.
     """
 
     def __init__(self, model: Any) -> None:
@@ -146,7 +148,7 @@ class WeightedModel:
     def __call__(
         self, *, row_weights: Array | None = None, labels: Any = None, **inputs: Any
     ) -> Any:
-        """Run the model; with ``labels`` and ``row_weights`` for the weighted loss."""
+        """Run the model; ``labels`` and ``row_weights`` give the weighted loss."""
         if row_weights is None or labels is None:
             return self._model(labels=labels, **inputs)
         out = self._model(**inputs)
@@ -157,7 +159,7 @@ class WeightedModel:
 
 
 def _losses(logits: Tensor, labels: Array) -> Tensor:
-    """The loss of each series [B]: cross entropy of classes, else squared error."""
+    """Returns the loss of each series [B]: cross entropy, or squared error."""
     if labels.dtype.kind == "f":
         values = Tensor(labels.reshape(len(labels), -1).astype(np.float32))
         error = F.sub(logits, values.to(logits.device))
@@ -165,6 +167,6 @@ def _losses(logits: Tensor, labels: Array) -> Tensor:
     hot = np.eye(logits.shape[1], dtype=np.float32)[labels]
     highest = F.max(logits.detach(), axis=1, keepdims=True)
     shifted = F.sub(logits, highest)
-    # -log softmax of the label's logit; the shift cancels and keeps exp() in range
+    # -log softmax of the label's logit; subtracting the maximum keeps exp() in range
     own = F.sum(F.mul(shifted, Tensor(hot).to(logits.device)), axis=1)
     return F.sub(F.log(F.sum(F.exp(shifted), axis=1)), own)

@@ -1,4 +1,4 @@
-"""Models as files for other runtimes: ONNX."""
+"""Exports models to files for other runtimes: ONNX."""
 
 from evolving_attention.export.onnx import export_onnx
 

@@ -9,11 +9,11 @@ import numpy as np
 
 __all__ = ["Graph"]
 
-OPSET = 17  # the first with LayerNormalization
+OPSET = 17  # the first opset with LayerNormalization
 
 
 class Graph:
-    """Nodes and constants; a value is the name of a node's result.
+    """Nodes and constants of a graph; a value is the name of a node's result.
 
     Args:
         helper: the module ``onnx.helper``.
@@ -21,8 +21,8 @@ class Graph:
         arrays: the parameters by name.
 
     Attributes:
-        arrays: the same.
-        nodes: in the order in which they run.
+        arrays: the argument ``arrays``.
+        nodes: the nodes in execution order.
         constants: tensors by name.
     """
 
@@ -35,7 +35,7 @@ class Graph:
         self.constants: dict[str, Any] = {}
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node; returns its result."""
+        """Adds a node; returns its result."""
         result = f"{kind}_{len(self.nodes)}"
         self.nodes.append(
             self._helper.make_node(kind, inputs, [result], name=result, **attributes)
@@ -43,33 +43,33 @@ class Graph:
         return result
 
     def name(self, value: str, name: str) -> None:
-        """Give a value the name that an output of the graph has."""
+        """Gives a value the name of a graph output."""
         self.nodes.append(
             self._helper.make_node("Identity", [value], [name], name=name)
         )
 
     def number(self, value: float) -> str:
-        """A float32 constant."""
+        """Returns a float32 constant."""
         return self._constant(f"number_{value!r}", np.float32(value))
 
     def integers(self, *values: int) -> str:
-        """An int64 vector."""
+        """Returns an int64 vector."""
         name = "integers_" + "_".join(map(str, values))
         return self._constant(name, np.array(values, np.int64))
 
     def integer(self, value: int) -> str:
-        """An int64 number."""
+        """Returns an int64 scalar."""
         return self._constant(f"integer_{value}", np.int64(value))
 
     def parameter(
         self, name: str, *, transposed: bool = False, factors: Any = None
     ) -> str:
-        """A parameter of the model.
+        """Returns a parameter of the model.
 
         Args:
-            name: of the parameter.
-            transposed: with its two axes exchanged.
-            factors: multiply its elements.
+            name: name of the parameter.
+            transposed: swap its two axes.
+            factors: multiply its elements by these.
         """
         array = self.arrays[name]
         if factors is not None:
@@ -79,7 +79,7 @@ class Graph:
         return self._constant(name, array)
 
     def has(self, name: str) -> bool:
-        """Whether the model has such a parameter."""
+        """Whether the model has this parameter."""
         return name in self.arrays
 
     def _constant(self, name: str, value: Any) -> str:
@@ -90,21 +90,21 @@ class Graph:
     # --- layers ---------------------------------------------------------------------
 
     def linear(self, x: str, name: str) -> str:
-        """X Wᵀ + b."""
+        """Returns X Wᵀ + b."""
         product = self.op(
             "MatMul", x, self.parameter(f"{name}.weight", transposed=True)
         )
         return self.op("Add", product, self.parameter(f"{name}.bias"))
 
     def layer_norm(self, x: str, name: str, epsilon: float) -> str:
-        """Layer norm over the last axis."""
+        """Returns layer norm over the last axis."""
         weight, bias = (self.parameter(f"{name}.{part}") for part in ("weight", "bias"))
         return self.op(
             "LayerNormalization", x, weight, bias, axis=-1, epsilon=float(epsilon)
         )
 
     def mixed(self, *terms: tuple[float, str]) -> str:
-        """The sum of factor × value, without the terms whose factor is 0."""
+        """Returns the sum of factor × value, without terms whose factor is 0."""
         parts = [
             x if factor == 1 else self.op("Mul", x, self.number(factor))
             for factor, x in terms
@@ -116,7 +116,7 @@ class Graph:
         return total
 
     def activation(self, x: str, kind: str) -> str:
-        """One of the activations of text models."""
+        """Applies one of the activations of text models."""
         if kind in ("relu", "tanh"):
             return self.op({"relu": "Relu", "tanh": "Tanh"}[kind], x)
         if kind == "leaky_relu":

@@ -1,4 +1,4 @@
-"""The evolving step of the shipped kinds in ONNX, on padded maps."""
+"""The evolving step of the built-in attention kinds in ONNX, on padded maps."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["Site", "evolved", "softmax_scale"]
 
 @dataclass(frozen=True)
 class Site:
-    """Where a step stands.
+    """The layer of an evolving step.
 
     Attributes:
-        graph: under construction.
+        graph: the graph under construction.
         layer: index of the layer, from 0.
-        num_layers: how many layers the model has.
-        prefix: of the layer's parameters, ``…attention.self``.
-        inside: float [B, 1, T, T], 1 in the cells that exist.
+        num_layers: number of layers of the model.
+        prefix: prefix of the layer's parameters, ``…attention.self``.
+        inside: float [B, 1, T, T], 1 in valid cells, 0 in padding.
     """
 
     graph: Graph
@@ -33,15 +33,15 @@ class Site:
     inside: str
 
     def number(self, value: Any) -> float:
-        """A weight of this layer: a number, or one of a number for each."""
+        """Returns this layer's weight, from one number or a number per layer."""
         if isinstance(value, tuple):
             return float(value[self.layer])
         return float(value)
 
     def convolved(self, maps: str, name: str, activation: str, taps: Any = None) -> str:
-        """act(Conv(maps)), which reads zeros where no cell exists.
+        """Returns act(Conv(maps)); the convolution reads zeros in padding.
 
-        ``taps`` are factors of the kernel's cells.
+        ``taps`` are factors for the kernel's elements.
         """
         weight = f"{self.prefix}.{name}.weight"
         graph = self.graph
@@ -59,10 +59,10 @@ class Site:
 
 
 def evolved(kind: Any, site: Site, scores: str, previous: str | None) -> str:
-    """L of this layer, which is also carried on; ``previous`` is None in the first.
+    """Returns this layer's L, the next layer's ``previous``; the first layer has None.
 
     Raises:
-        ConfigError: the kind is not one of the core's.
+        ConfigError: the kind is not built into the core.
     """
     if kind.kind not in _STEPS:
         raise ConfigError(
@@ -75,12 +75,12 @@ def evolved(kind: Any, site: Site, scores: str, previous: str | None) -> str:
 
 
 def _starts_alone(kind: Any, site: Site) -> bool:
-    """Whether the step has no skip and is made in the first layer, too."""
+    """Whether the step has no skip and also runs in the first layer."""
     return kind.kind == "evolving_causal" and site.number(kind.alpha) == 0
 
 
 def softmax_scale(kind: Any, layer: int, num_layers: int) -> float:
-    """t of softmax(t L): 1 but for residual attention with its running mean."""
+    """Returns t of softmax(t L): 1, except for residual attention's running mean."""
     if kind.kind != "residual":
         return 1.0
     mean = num_layers > 24 if kind.running_mean is None else kind.running_mean
@@ -100,7 +100,7 @@ def _evolving(kind: Any, site: Site, scores: str, previous: str) -> str:
 
 
 def _causal(kind: Any, site: Site, scores: str, previous: str) -> str:
-    """The convolution is moved down and right; what the move leaves empty is 0."""
+    """Shifts the convolution down and right; cells left empty by the shift are 0."""
     reach = kind.kernel_size // 2
     down = 0 if kind.shift == "key_literal" else reach
     right = 0 if kind.shift == "query" else reach
@@ -123,7 +123,7 @@ def _with_convolution(
     previous: str,
     convolved: Callable[[str, str, str], str],
 ) -> str:
-    """I = α M + (1 − α) S, L = β ReLU(Conv(I)) + (1 − β) I."""
+    """Returns L, with I = α M + (1 − α) S, L = β ReLU(Conv(I)) + (1 − β) I."""
     graph = site.graph
     alpha, beta = site.number(kind.alpha), site.number(kind.beta)
     if kind.learnable:
@@ -137,7 +137,7 @@ def _with_convolution(
 
 
 def _learned(site: Site, name: str, start: float) -> float:
-    """The weight as it was learned; one that began at 0 is not."""
+    """Returns the learned weight; a weight that starts at 0 has no parameter."""
     parameter = f"{site.prefix}.{name}"
     if not site.graph.has(parameter):
         return start

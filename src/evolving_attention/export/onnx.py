@@ -17,31 +17,32 @@ from evolving_attention.export.text import TextGraph
 
 __all__ = ["export_onnx"]
 
-_IR_VERSION = 8  # of ONNX 1.10 to 1.12: runtimes since 2022 read it
-_LARGEST = 2**31 - 2**20  # bytes of one protobuf message
+_IR_VERSION = 8  # IR version of ONNX 1.10 to 1.12; runtimes since 2022 can read it
+_LARGEST = 2**31 - 2**20  # maximum bytes of one protobuf message
 _TEXT = ("bert", "roberta")
 
 
 def export_onnx(model: Any, path: str | os.PathLike[str]) -> Path:
-    """Write a BERT or RoBERTa model as ONNX, vanilla or evolving, in float32.
+    """Exports a BERT or RoBERTa model to ONNX, vanilla or evolving, in float32.
 
     The graph takes padded batches of any size and length, int64 [batch, length]:
-    ``input_ids``, ``attention_mask`` and, where the model has more than one segment,
-    ``token_type_ids``. It has the outputs of the model's call in evaluation mode
-    (``logits``; ``last_hidden_state`` and ``pooler_output``), equal to them within
-    1e-5. The tokens of a row must be neighbours: padding on the left or the right.
-    Of a model of multiple choice the rows are the choices of one question.
+    ``input_ids``, ``attention_mask`` and, if the model has more than one segment,
+    ``token_type_ids``. Its outputs are those of the model's call in evaluation mode
+    (``logits``; ``last_hidden_state`` and ``pooler_output``), equal within 1e-5. The
+    tokens of a row must be contiguous, with padding on the left or the right. For a
+    multiple-choice model the rows are the choices of one question.
 
     Args:
-        model: with dot products, dense attention and a kind of the core in each layer.
-        path: of the new file, such as ``model.onnx``.
+        model: a model with dot products, dense attention and a kind of the core in each
+            layer.
+        path: path of the new file, such as ``model.onnx``.
 
     Returns:
         The path.
 
     Raises:
-        ConfigError: the model, or a slot of its attention, has no ONNX form; it is too
-            large for one file; or ``onnx`` is not installed.
+        ConfigError: the model, or a slot of its attention, has no ONNX form; the model
+            is too large for one file; or ``onnx`` is not installed.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""BERT and RoBERTa in ONNX: padded batches of any size and length."""
+"""BERT and RoBERTa in ONNX, for padded batches of any size and length."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["TextGraph"]
 _WORDS = "embeddings.word_embeddings.weight"
 
 
-NOWHERE = -1e30  # a logit of padding, as in models/heads.cpp
+NOWHERE = -1e30  # logit of padding, as in models/heads.cpp
 
 
 class TextGraph:
-    """A text model as nodes of a graph.
+    """Builds a text model as nodes of a graph.
 
     Args:
-        graph: gets the nodes.
-        model: of this package.
+        graph: receives the nodes.
+        model: a model of this package.
 
     Attributes:
         inputs: names of the graph's inputs, all int64 [batch, length].
-        outputs: names and axes of its outputs.
+        outputs: names and axes of the graph's outputs.
     """
 
     def __init__(self, graph: Graph, model: Any) -> None:
@@ -40,7 +40,7 @@ class TextGraph:
         self.outputs: dict[str, list[Any]] = {}
 
     def build(self) -> None:
-        """All layers and the head.
+        """Builds all layers and the head.
 
         Raises:
             ConfigError: a slot of the attention has no ONNX form.
@@ -73,7 +73,7 @@ class TextGraph:
         return self.norm(x, f"{prefix}LayerNorm")
 
     def positions(self) -> str:
-        """Columns; in RoBERTa the tokens so far, from the padding id on."""
+        """Returns position ids: columns; for RoBERTa token counts after the pad id."""
         graph = self.graph
         if not self.roberta:
             shape = graph.op("Shape", "input_ids")
@@ -86,7 +86,7 @@ class TextGraph:
         return graph.op("Add", graph.op("Mul", count, token), padding)
 
     def layer(self, i: int, x: str, carried: str | None, seen: str) -> tuple[str, str]:
-        """Hidden states and maps after layer i."""
+        """Returns hidden states and maps after layer i."""
         graph, config = self.graph, self.config
         name = f"{self.prefix}encoder.layer.{i}."
         first = config.norm_first
@@ -104,7 +104,7 @@ class TextGraph:
     def attention(
         self, i: int, name: str, x: str, carried: str | None, seen: str
     ) -> tuple[str, str]:
-        """P V of layer i, and its maps L."""
+        """Returns P V of layer i, and its maps L."""
         graph, config = self.graph, self.config
         spec = _spec(config.attention, i)
         heads = config.num_attention_heads
@@ -116,7 +116,7 @@ class TextGraph:
             return graph.op("Transpose", graph.op("Reshape", flat, shape), perm=order)
 
         q, v = split("query", [0, 2, 1, 3]), split("value", [0, 2, 1, 3])
-        assert isinstance(spec.score, Dot)  # _spec() has looked
+        assert isinstance(spec.score, Dot)  # checked by _spec()
         scale = width**-0.5 if spec.score.scale is None else spec.score.scale
         scores = graph.op("MatMul", q, split("key", [0, 2, 3, 1]))
         scores = graph.op("Mul", scores, graph.number(scale))
@@ -132,7 +132,7 @@ class TextGraph:
     # --- heads ----------------------------------------------------------------------
 
     def finish(self, x: str) -> None:
-        """The results of the task, zeros where there is padding."""
+        """Sets the results of the task; zeros in padding."""
         config = self.config
         if self.head == "base":
             inside = self.graph.op("Mul", x, self.rows)
@@ -151,7 +151,7 @@ class TextGraph:
             value = self.graph.linear(self.pooled(x), "classifier")
             shape = self.graph.integers(1, -1)
             self.graph.name(self.graph.op("Reshape", value, shape), "logits")
-            self.outputs["logits"] = [1, "batch"]  # the rows: choices of one question
+            self.outputs["logits"] = [1, "batch"]  # rows: choices of one question
         else:
             logits = self.graph.op("Mul", self.words(x), self.rows)
             self.output("logits", logits, "length", config.vocab_size)
@@ -164,7 +164,7 @@ class TextGraph:
         self.outputs[name] = ["batch", *axes]
 
     def first_rows(self, x: str) -> str:
-        """[batch, hidden]: the first token of each row, wherever its padding is."""
+        """Returns [batch, hidden]: each row's first token, with padding on any side."""
         graph = self.graph
         place = graph.op("ArgMax", "attention_mask", axis=1, keepdims=1)
         return graph.op("GatherND", x, place, batch_dims=1)
@@ -181,7 +181,7 @@ class TextGraph:
         return graph.linear(h, "classifier.out_proj")
 
     def spans(self, x: str) -> None:
-        """Logits of starts and ends, -1e30 where there is padding."""
+        """Sets start and end logits; -1e30 in padding."""
         graph = self.graph
         both = graph.linear(x, "qa_outputs")
         inside = graph.op("Cast", "attention_mask", to=9)  # bool
@@ -191,7 +191,7 @@ class TextGraph:
             self.output(name, logits, "length")
 
     def words(self, x: str) -> str:
-        """Logits of the vocabulary, with the table of word embeddings as weights."""
+        """Returns vocabulary logits, with the word embedding table as weights."""
         graph = self.graph
         if self.roberta:
             dense, norm, kind = "lm_head.dense", "lm_head.layer_norm", "gelu"
@@ -206,7 +206,7 @@ class TextGraph:
 
 
 def _spec(attention: Any, layer: int) -> Spec:
-    """The slots of a layer; refuses those that have no ONNX form."""
+    """Returns the slots of a layer; refuses slots without an ONNX form."""
     one = attention[layer] if isinstance(attention, tuple) else attention
     spec = one if isinstance(one, Spec) else Spec(evolve=one)
     for slot, known in ((spec.score, Dot), (spec.scope, Dense), (spec.bias, NoBias)):

@@ -1,1 +1,1 @@
-"""Checkpoints of other libraries: finding, reading, and mapping of names."""
+"""Checkpoints of other libraries: finds and reads them, and maps their names."""

@@ -1,4 +1,4 @@
-"""The names of BERT checkpoints, from the original release's spelling to today's."""
+"""Tensor names of BERT checkpoints, from the original release's to today's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from evolving_attention.interop.rules import NameTable, Tie
 
 __all__ = ["BERT", "OLD_NORM_NAMES", "POSITION_BUFFERS"]
 
-# Layer norms were gamma and beta in conversions from TensorFlow.
+# Conversions from TensorFlow call the layer norm parameters gamma and beta.
 OLD_NORM_NAMES = (
     (r"LayerNorm\.gamma$", "LayerNorm.weight"),
     (r"LayerNorm\.beta$", "LayerNorm.bias"),

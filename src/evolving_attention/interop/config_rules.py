@@ -1,4 +1,4 @@
-"""Tables of the allowed values of a config.json's keys, and their check."""
+"""Tables of the allowed values of config.json keys, and their check."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Rules:
     Attributes:
         integers: (least, most), both allowed.
         numbers: (least, most), both allowed.
-        strings, flags, objects: names of keys with such values.
+        strings, flags, objects: names of keys that have values of this type.
     """
 
     integers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -38,7 +38,7 @@ _INTEGERS: dict[str, tuple[int, int]] = {
     "intermediate_size": (1, 1_048_576),
     "max_position_embeddings": (1, 10_000_000),
     "type_vocab_size": (1, 10_000),
-    "num_labels": (1, 100_000),  # their names are made and kept
+    "num_labels": (1, 100_000),  # limited because their names are generated and kept
     "classifier_hidden_size": (1, 1_048_576),
 }
 _NUMBERS: dict[str, tuple[float, float]] = {
@@ -65,7 +65,7 @@ def _fail(config: Mapping[str, Any], source: str, key: str, expected: str) -> No
 
 
 def check_rules(config: Mapping[str, Any], source: str, rules: Rules) -> None:
-    """Check the keys that are present by ``rules``; ``None`` counts as absent.
+    """Check the present keys against ``rules``; ``None`` counts as absent.
 
     Raises:
         ConfigError: a value has the wrong type or is out of range; names both.
@@ -97,7 +97,7 @@ def check_rules(config: Mapping[str, Any], source: str, rules: Rules) -> None:
 
 
 def check_config(config: dict[str, Any], source: str) -> None:
-    """Check the keys of a config that the models use, if they are present.
+    """Check those keys of a config that the models use, if present.
 
     ``null`` counts as absent.
 

@@ -1,8 +1,8 @@
-"""The mark of checkpoints whose attention no other library computes.
+"""Mark of checkpoints whose attention no other library can compute.
 
 Another library's BERT would ignore the convolutions and compute something else. So a
 marked folder has its own ``model_type``, which automatic classes refuse, and its own
-names of weight files, which a class that ignores ``model_type`` does not find.
+weight file names, which a class that ignores ``model_type`` does not find.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = ["EVOLVING", "base_type", "is_marked", "weights_stem"]
 
-EVOLVING = "evolving_"  # in front of model_type and of the weights' file name
+EVOLVING = "evolving_"  # prefix of model_type and of weight file names
 
 
 def is_marked(config: Mapping[str, Any]) -> bool:
@@ -21,11 +21,11 @@ def is_marked(config: Mapping[str, Any]) -> bool:
 
 
 def base_type(config: Mapping[str, Any]) -> Any:
-    """The architecture: ``model_type`` without the mark, or None if it is missing."""
+    """Returns the architecture: ``model_type`` without the mark; None if missing."""
     said = config.get("model_type")
     return said.removeprefix(EVOLVING) if isinstance(said, str) else said
 
 
 def weights_stem(config: Mapping[str, Any]) -> str:
-    """The prefix of the names of the weight files."""
+    """Returns the prefix of the weight file names."""
     return f"{EVOLVING}model" if is_marked(config) else "model"

@@ -1,4 +1,4 @@
-"""The names of GAT checkpoints: this library's own, near to PyTorch Geometric's."""
+"""Tensor names of GAT checkpoints: this library's own, close to PyTorch Geometric's."""
 
 from __future__ import annotations
 

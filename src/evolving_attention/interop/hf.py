@@ -45,7 +45,7 @@ CONFIG_NAME = "config.json"
 
 Reader = Callable[[InputFile], dict[str, np.ndarray]]
 
-# In the order of preference; an index lists the shards of the format above it.
+# In order of preference; an index lists the shards of the format before it.
 _FORMATS: tuple[tuple[str, Reader, bool], ...] = (
     ("model.safetensors", read_safetensors, False),
     ("model.safetensors.index.json", read_safetensors, True),
@@ -65,7 +65,7 @@ class CheckpointFolder:
     Attributes:
         path: the folder.
         config: its config.json.
-        tensors: name to array, as in the files; not yet matched with any model.
+        tensors: name to array, as in the files; not yet matched with a model.
         files: names of the weight files read.
         nbytes: number of bytes of the weight files.
     """
@@ -78,9 +78,10 @@ class CheckpointFolder:
 
     @property
     def model_type(self) -> str | None:
-        """``"bert"``, ``"roberta"``, …: from the config, else from the tensors' names.
+        """``"bert"``, ``"roberta"``, …: from the config, else from the tensor names.
 
-        Without the mark of :mod:`.evolving_mark`. Configs from before 2020 lack it.
+        The mark of :mod:`.evolving_mark` is removed. Configs from before 2020 have no
+        ``model_type``.
         """
         said = base_type(self.config)
         if isinstance(said, str):
@@ -95,8 +96,8 @@ def load_config(folder: str | Path) -> dict[str, Any]:
     """Read and check the config.json of a model folder.
 
     Raises:
-        CheckpointError: there is none, or it is not a regular file.
-        ConfigError: it is not a JSON object, or a key has a value out of its range; the
+        CheckpointError: there is no config.json, or it is not a regular file.
+        ConfigError: the file is not a JSON object, or a value is out of range; the
             message names the file and the key.
     """
     root = Path(folder)
@@ -126,7 +127,7 @@ def load_folder(path: str | Path) -> CheckpointFolder:
     Raises:
         ConfigError: as :func:`load_config`.
         UnsafeCheckpointError: a .bin file asks for more than weights need.
-        CheckpointError: files are missing, damaged, or point outside of the folder.
+        CheckpointError: files are missing, damaged, or point outside the folder.
     """
     root = Path(path)
     if not root.is_dir():
@@ -151,7 +152,7 @@ def load_folder(path: str | Path) -> CheckpointFolder:
 def _load_shards(
     root: Path, index_name: str, reader: Reader
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...], int]:
-    """Read the shards of an index; every tensor must be in the file it names."""
+    """Read the shards of an index; every tensor must be in the file given there."""
     source = str(root / index_name)
     index = parse_object(
         read_inside(root, index_name, MAX_INDEX_BYTES), source, CheckpointError

@@ -1,4 +1,4 @@
-"""Reads the JSON of a checkpoint folder strictly: one object, no key twice."""
+"""Strict reader of JSON in a checkpoint folder: one object, no duplicate keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read_object(folder: Path, name: str, limit: int) -> dict[str, Any]:
 
     Raises:
         CheckpointError: as :func:`~evolving_attention.interop.paths.read_inside`, or
-            not an object in strict JSON.
+            the file is not an object in strict JSON.
     """
     data = read_inside(folder, name, limit)
     return parse_object(data, str(folder / name), CheckpointError)
@@ -32,8 +32,9 @@ def parse_object(data: bytes, source: str, error: type[Error]) -> dict[str, Any]
         error: class of the error to raise.
 
     Raises:
-        Error: of class ``error``: not UTF-8, not JSON, a key twice, NaN or infinity,
-            nested too deeply, or not an object. The message names the position.
+        Error: of class ``error``: the text is not UTF-8, not JSON, has a duplicate key,
+            NaN or infinity, is nested too deeply, or is not an object. The message
+            names the position.
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

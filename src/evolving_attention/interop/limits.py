@@ -1,4 +1,4 @@
-"""Limits of checkpoint files, checked before their contents are used."""
+"""Limits of checkpoint files; checked before their contents are used."""
 
 from __future__ import annotations
 

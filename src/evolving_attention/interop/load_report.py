@@ -15,18 +15,18 @@ from evolving_attention.interop.rules import NameTable, matches
 
 __all__ = ["LoadReport", "Mismatch", "check_growth", "match"]
 
-# A file with less than this share of a model's parameters belongs to another model.
+# If a file holds less than this share of a model's parameters, it is for another model.
 _LEAST_SHARE = 0.5
 _SHOWN = 8
-# A model may always have 2^26 parameters (256 MB of float32), and above that four for
-# each byte of its weights: a config.json alone cannot ask for the machine's memory.
+# A model may always have 2^26 parameters (256 MB of float32); above that, four per byte
+# of its weight files, so that a config.json alone cannot claim the machine's memory.
 _FREE_PARAMETERS = 1 << 26
 _PARAMETERS_PER_BYTE = 4
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A tensor whose shape or element type does not fit: found and expected."""
+    """A tensor whose shape or element type does not fit: found and expected one."""
 
     name: str
     found: str
@@ -40,8 +40,8 @@ class LoadReport:
     Attributes:
         missing: parameters that the checkpoint lacks but should have.
         unexpected: tensors of the checkpoint that the model does not use.
-        mismatched: tensors of another shape, or of whole numbers; not loaded.
-        new: parameters that the checkpoint may lack; newly initialised.
+        mismatched: tensors with another shape, or with integers; not loaded.
+        new: parameters that the checkpoint may lack; they are newly initialised.
         loaded: number of parameters loaded from the checkpoint.
         source: the checkpoint's folder or file.
     """
@@ -54,7 +54,7 @@ class LoadReport:
     source: str = "checkpoint"
 
     def rows(self) -> Iterator[tuple[str, str, str]]:
-        """Every finding as (what, name, remark)."""
+        """Yields every finding as (what, name, remark)."""
         for item in self.mismatched:
             yield (
                 "mismatched",
@@ -108,27 +108,27 @@ def match(
     source: str = "checkpoint",
     sizes: Mapping[str, int] | None = None,
 ) -> tuple[dict[str, np.ndarray], LoadReport]:
-    """Assign tensors of a checkpoint to parameters of a model by a table of names.
+    """Match a checkpoint's tensors to a model's parameters through a name table.
 
     Args:
         expected: the model's parameters, name to shape.
         found: the checkpoint's tensors.
         table: names of the architecture.
-        allowed_new: patterns of parameters that may be missing; default the table's.
-        allowed_unexpected: patterns of tensors that may remain unused; default the
+        allowed_new: patterns of parameters that may be missing; default: the table's.
+        allowed_unexpected: patterns of tensors that may remain unused; default: the
             table's.
-        strict: raise for anything missing, unused or mismatched that is not allowed;
-            otherwise only report it, and the model keeps its initial values there.
+        strict: raise if anything is missing, unused or mismatched without being
+            allowed; otherwise only report it and keep the model's initial values there.
         source: the checkpoint's folder or file, for messages.
         sizes: options of the config that define shapes, to name them in messages.
 
     Returns:
-        Model's name to array, and the report.
+        Model's parameter name to array, and the report.
 
     Raises:
         CheckpointError: two tensors give one parameter different values; less than half
-            of the parameters exist (whatever ``strict`` is), so the file belongs to
-            another model; or, if ``strict``, a case named above.
+            of the parameters exist (for any ``strict``), so the file is for another
+            model; or, if ``strict``, a case described above.
     """
     new = table.allowed_new if allowed_new is None else tuple(allowed_new)
     extra = (
@@ -164,19 +164,19 @@ def check_growth(
     nbytes: int,
     sizes: Mapping[str, int],
 ) -> None:
-    """Refuse a model that is out of proportion to its file.
+    """Refuse a model that is too large in proportion to its file.
 
-    New heads, convolutions and, without ``strict``, tensors of another shape are
+    New heads, convolutions and, without ``strict``, tensors whose shape differs are
     initialised at random, in sizes that only the config defines.
 
     Args:
         expected: the model's parameters, name to shape.
-        report: how the file was matched with them.
+        report: the result of matching the file with them.
         nbytes: bytes of the weight files.
         sizes: as for :func:`match`.
 
     Raises:
-        CheckpointError: above 2²⁶ parameters, and above four for each byte.
+        CheckpointError: more than 2²⁶ parameters, and more than four per byte.
     """
     asked = sum(map(math.prod, expected.values()))
     most = max(_FREE_PARAMETERS, _PARAMETERS_PER_BYTE * nbytes)
@@ -198,7 +198,7 @@ def check_growth(
 
 
 def _asked(shape: Sequence[int], found: Sequence[int], sizes: Mapping[str, int]) -> str:
-    """The options of the config that define the axes which differ."""
+    """Names the config options that define the axes which differ."""
     axes = [
         size
         for axis, size in enumerate(shape)
@@ -218,7 +218,7 @@ def _place(
     table: NameTable,
     source: str,
 ) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Model's name to tensor, and the names without a parameter."""
+    """Returns model's name to tensor, and the names that match no parameter."""
     ties = {tie.alias: tie for tie in table.ties if tie.alias not in expected}
     placed: dict[str, np.ndarray] = {}
     origin: dict[str, str] = {}

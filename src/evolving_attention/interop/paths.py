@@ -23,22 +23,22 @@ __all__ = [
 ]
 
 _BASENAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
-_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening a FIFO must not wait
+_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening a FIFO must not block
 _CHUNK = 1 << 30
 
 
 class InputFile:
     """An open regular file: its descriptor, its size and its name in messages.
 
-    Data is copied into our own memory by ``pread``; a file that shrinks while it is
-    read gives an error, not a signal as a memory map would.
+    Data is copied into the process's own memory by ``pread``. If the file shrinks
+    during a read, this gives an error, not a signal as a memory map would.
 
     Args:
         fd: open descriptor; this object takes ownership.
         label: the file's name in messages.
 
     Raises:
-        CheckpointError: the descriptor is not of a regular file.
+        CheckpointError: the descriptor does not belong to a regular file.
     """
 
     def __init__(self, fd: int, label: str) -> None:
@@ -64,7 +64,7 @@ class InputFile:
         os.close(self.fd)
 
     def read(self, offset: int, count: int) -> np.ndarray:
-        """Return ``count`` bytes from ``offset`` as a fresh array of uint8.
+        """Return ``count`` bytes from ``offset`` as a new array of uint8.
 
         Raises:
             CheckpointError: the file does not have these bytes.
@@ -100,9 +100,9 @@ class InputFile:
 def check_basename(name: object, source: str) -> str:
     """Return ``name`` if it is the plain name of a file, or raise.
 
-    Plain means 1 to 255 of the characters ``A-Z a-z 0-9 . _ -``, and neither ``.``
-    nor ``..``: no folder, no other alphabet, nothing a shell or file system reads in
-    two ways.
+    Plain means 1 to 255 of the characters ``A-Z a-z 0-9 . _ -``, and neither ``.`` nor
+    ``..``: no folder, no other alphabet, nothing that shells or file systems interpret
+    in two ways.
 
     Args:
         name: the name found in a file.
@@ -124,14 +124,14 @@ def check_basename(name: object, source: str) -> str:
 
 
 def is_inside(path: Path, folder: Path) -> bool:
-    """Whether ``path``, all links followed, is ``folder`` or lies in it."""
+    """Whether ``path``, after following all links, is ``folder`` or lies in it."""
     real = Path(os.path.realpath(path))
     root = Path(os.path.realpath(folder))
     return real == root or root in real.parents
 
 
 def present(folder: Path, name: str) -> bool:
-    """Whether the folder has an entry of that plain name, of any kind."""
+    """Whether the folder has an entry of this plain name, of any type."""
     return os.path.lexists(folder / check_basename(name, str(folder)))
 
 
@@ -139,15 +139,16 @@ def open_inside(folder: Path, name: object, source: str | None = None) -> InputF
     """Open a file that lies directly in ``folder``, following no link.
 
     The one exception is a folder of the Hub's cache (``models--…/snapshots/REVISION``)
-    that the user named: its entries are links into ``models--…/blobs``, and only there.
+    that the user named: its entries are links into ``models--…/blobs``, and only such
+    links are followed.
 
     Args:
         folder: folder the user named.
         name: plain name of a file, possibly taken from another file.
-        source: the file that has ``name``, for the message; default the folder.
+        source: the file that contains ``name``, for the message; default: the folder.
 
     Raises:
-        CheckpointError: not a plain name, no such file, a link, not a regular file.
+        CheckpointError: ``name`` is not plain, missing, a link, or no regular file.
     """
     base = check_basename(name, source or str(folder))
     label = str(folder / base)
@@ -173,10 +174,10 @@ def open_inside(folder: Path, name: object, source: str | None = None) -> InputF
 
 
 def read_inside(folder: Path, name: object, limit: int) -> bytes:
-    """Return the whole of a small file in ``folder``; see :func:`open_inside`.
+    """Return the whole content of a small file in ``folder``; see :func:`open_inside`.
 
     Raises:
-        CheckpointError: as :func:`open_inside`, or larger than ``limit`` bytes.
+        CheckpointError: as :func:`open_inside`, or the file exceeds ``limit`` bytes.
     """
     with open_inside(folder, name) as file:
         if file.size > limit:
@@ -187,10 +188,10 @@ def read_inside(folder: Path, name: object, limit: int) -> bytes:
 
 
 def open_given(path: Path) -> InputFile:
-    """Open a file the user named; links are followed, only regular files are opened.
+    """Open a regular file that the user named; links are followed.
 
     Raises:
-        CheckpointError: no such file, or not a regular file.
+        CheckpointError: the file is missing or not a regular file.
     """
     try:
         return InputFile(os.open(path, _OPEN), str(path))
@@ -201,7 +202,7 @@ def open_given(path: Path) -> InputFile:
 
 
 def _blob_of_snapshot(folder: Path, base: str) -> Path | None:
-    """The file in ``blobs`` that an entry of a Hub snapshot links to, if any."""
+    """Returns the file in ``blobs`` that a Hub snapshot entry links to, if any."""
     root = Path(os.path.realpath(folder))
     if root.parent.name != "snapshots" or not root.parent.parent.name.startswith(
         "models--"

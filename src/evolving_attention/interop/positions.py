@@ -1,4 +1,4 @@
-"""Resizes a table of learned positions to another grid of patches."""
+"""Resizes a table of learned position embeddings to another grid of patches."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Array = np.ndarray[Any, Any]
 def resized_positions(
     table: Array, grid: tuple[int, int], target: tuple[int, int]
 ) -> Array:
-    """Positions of ``grid`` as positions of ``target``, linear between neighbours.
+    """Resizes the positions of ``grid`` to ``target`` by linear interpolation.
 
-    Corners stay where they are: row r of the new table is at r · (rows - 1) / (new
-    rows - 1) of the old one, as by ``scipy.ndimage.zoom`` of order 1, with which ViT's
-    authors resize. Tokens in front of the patches keep their rows.
+    Corners keep their values: row r of the new table is at r · (rows - 1) / (new rows -
+    1) of the old one, as by ``scipy.ndimage.zoom`` of order 1, which ViT's authors use.
+    The rows of tokens before the patches are kept.
 
     Args:
         table: [1, tokens, width].
         grid: (rows, columns) of the table's patches.
-        target: of the result's.
+        target: (rows, columns) of the result's patches.
 
     Returns:
-        [1, tokens', width], of the table's type.
+        [1, tokens', width], with the table's dtype.
 
     Raises:
         ShapeError: the table has fewer rows than the grid.
@@ -47,7 +47,7 @@ def resized_positions(
 
 
 def _stretched(values: Array, axis: int, count: int) -> Array:
-    """Linear interpolation at ``count`` places of an axis, the ends included."""
+    """Linear interpolation at ``count`` points of an axis, including both ends."""
     last = values.shape[axis] - 1
     places = np.arange(count) * (last / (count - 1) if count > 1 else 0.0)
     below = np.minimum(places.astype(np.int64), last)

@@ -1,4 +1,4 @@
-"""The names of networks of images: Hugging Face's, and torchvision's for them."""
+"""Tensor names of image networks: Hugging Face's, and torchvision's mapped to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the folder of a model by name: disk, installed package, cache, Hub."""
+"""Finds a model's folder by name: on disk, in an installed package, cache or Hub."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PACKAGE = "package:"
 _REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
 _REVISION = re.compile(r"[0-9a-f]{4,64}")
 _YES = frozenset(("1", "ON", "YES", "TRUE"))
-_HUB_SECONDS = 2.5  # the whole answer without a network is due in three seconds
+_HUB_SECONDS = 2.5  # without a network, the whole search must end within three seconds
 _SMALL_FILES = (
     "*.json",
     "vocab.txt",
@@ -43,9 +43,9 @@ _WEIGHT_PATTERNS = (
 def resolve(name: str | os.PathLike[str], *, local_files_only: bool = False) -> Path:
     """Find the folder of a model.
 
-    Searches in this order: a folder of that path; ``package:NAME/PATH``, a folder in an
-    installed Python package, which is not imported; a snapshot in the local Hub cache;
-    the Hub, with a download and a progress bar.
+    Searches in this order: a folder with that path; ``package:NAME/PATH``, a folder in
+    an installed Python package, which is not imported; a snapshot in the local Hub
+    cache; the Hub, with a download and a progress bar.
 
     With ``HF_HUB_OFFLINE=1`` or ``local_files_only`` the network is not used. The cache
     is the folder of ``HF_HUB_CACHE``, ``HF_HOME`` or the default.
@@ -59,7 +59,7 @@ def resolve(name: str | os.PathLike[str], *, local_files_only: bool = False) -> 
         An existing folder.
 
     Raises:
-        CheckpointError: not found; lists every place searched and the remedy.
+        CheckpointError: not found; lists every place searched and what to do.
     """
     if not isinstance(name, (str, os.PathLike)):
         raise CheckpointError(
@@ -103,7 +103,7 @@ def is_offline() -> bool:
 
 
 def hub_cache() -> Path:
-    """The folder of the local Hub cache, as huggingface_hub finds it."""
+    """Returns the folder of the local Hub cache, as huggingface_hub finds it."""
     for key in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if value := os.environ.get(key):
             return Path(value).expanduser()
@@ -114,19 +114,19 @@ def hub_cache() -> Path:
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a name for :func:`resolve` denotes a model of the Hub."""
+    """Whether a name for :func:`resolve` refers to a model on the Hub."""
     return _is_repo_id(name) and not Path(name).expanduser().exists()
 
 
 def _in_package(text: str) -> Path:
-    """``package:NAME/PATH``; the package is located on sys.path, never imported."""
+    """Finds ``package:NAME/PATH`` through sys.path, without an import."""
     package, _, inner = text.removeprefix(_PACKAGE).partition("/")
     module = package.replace("-", "_")
     if not module.isidentifier():
         raise CheckpointError(f"{text}: expected package:NAME/PATH")
     try:
         spec = importlib.util.find_spec(module)
-    except ValueError:  # a module in memory that came from nowhere
+    except ValueError:  # an in-memory module that has no origin
         spec = None
     roots = list(spec.submodule_search_locations or ()) if spec is not None else []
     searched = []
@@ -156,7 +156,7 @@ def _is_repo_id(text: str) -> bool:
 
 
 def _in_cache(repo_id: str) -> tuple[Path | None, str]:
-    """A snapshot of the model with config and weights, or the reason for none."""
+    """Returns a cached snapshot with config and weights, or the reason for none."""
     root = hub_cache() / f"models--{repo_id.replace('/', '--')}"
     try:
         revision = (root / "refs" / "main").read_text(encoding="ascii").strip()
@@ -175,7 +175,7 @@ def _has_weights(folder: Path) -> bool:
 
 
 def _from_hub(repo_id: str, searched: list[str]) -> Path:
-    """Download a model: config, tokenizer and weights, preferring safetensors."""
+    """Download a model: config, tokenizer and weights, preferably safetensors."""
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     try:
         names = _file_names(repo_id, endpoint)
@@ -194,7 +194,7 @@ def _from_hub(repo_id: str, searched: list[str]) -> Path:
         searched.append(f"Hub: huggingface_hub cannot be imported ({error})")
         advice = 'Run: pip install "evolving-attention[hub]"'
         raise _not_found(repo_id, searched, advice) from error
-    except Exception as error:  # the client's errors differ from release to release
+    except Exception as error:  # the client's error classes differ between releases
         first = str(error).strip().split("\n")[0][:300]
         searched.append(f"Hub {endpoint}: {type(error).__name__}: {first}")
         advice = "Check the network, or give a folder"
@@ -206,13 +206,14 @@ def _from_hub(repo_id: str, searched: list[str]) -> Path:
 
 
 def _file_names(repo_id: str, endpoint: str) -> list[str]:
-    """The files of a model on the Hub; the first request, with a time limit.
+    """Returns the names of a model's files on the Hub, within a time limit.
 
-    The system looks up host names without a limit, so a thread sends the request.
-    The client's own limit is longer, so that this one ends first.
+    This is the first request. The system resolves host names without a time limit, so a
+    thread sends the request. The client's own limit is longer, so this limit ends
+    first.
 
     Raises:
-        TimeoutError: no answer came in time; else the client's error.
+        TimeoutError: no answer came in time; otherwise the client's error.
     """
     import huggingface_hub
 

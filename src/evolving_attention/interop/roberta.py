@@ -1,4 +1,4 @@
-"""The names of RoBERTa checkpoints."""
+"""Tensor names of RoBERTa checkpoints."""
 
 from __future__ import annotations
 

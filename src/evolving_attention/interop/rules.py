@@ -1,9 +1,9 @@
-"""Maps names of a checkpoint to names of a model, by rules that are data.
+"""Maps checkpoint names to model names, by rules that are data.
 
-A :class:`NameTable` defines for one architecture the prefix of the base model inside a
-headed one, new names for old ones, buffers that are not weights, names that are copies
-of others, and names that may be missing or unused. Patterns are regular expressions
-that must match a whole name.
+For one architecture, a :class:`NameTable` defines the prefix of the base model inside a
+model with a head, renames of old names, buffers that are not weights, duplicate names,
+and names that may be missing or unused. Patterns are regular expressions that must
+match a whole name.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["NameTable", "Tie", "matches"]
 class Tie:
     """A duplicate name: ``alias`` holds the values of ``target``.
 
-    A model that has the alias as a parameter of its own does not tie the two.
+    A model that has the alias as its own parameter does not tie the two names.
 
     Attributes:
-        repeats: whether every model of the architecture may find the alias beside the
-            target, not only those with the head that the alias belongs to. Equal values
-            are left out, others count as unexpected.
+        repeats: whether every model of the architecture may find both the alias and the
+            target, not only models with the head that the alias belongs to. Equal
+            values are dropped, other values count as unexpected.
     """
 
     alias: str
@@ -41,7 +41,7 @@ class NameTable:
         prefix: prefix of the base model's names inside a headed model.
         renames: pairs (pattern, replacement) for ``re.sub``, applied in order.
         ignored: patterns of buffers that hold no weights.
-        ties: names that repeat other names; given with the prefix.
+        ties: names that duplicate other names; given with the prefix.
         allowed_new: patterns of the model's names that a checkpoint may lack.
         allowed_unexpected: patterns of a checkpoint's names that a model may lack.
     """
@@ -55,13 +55,13 @@ class NameTable:
     allowed_unexpected: tuple[str, ...]
 
     def canonical(self, name: str) -> str | None:
-        """The current form of a checkpoint's name, or None for a buffer."""
+        """Returns the current form of a checkpoint's name; None for a buffer."""
         for pattern, replacement in self.renames:
             name = re.sub(pattern, replacement, name)
         return None if matches(name, self.ignored) else name
 
     def place(self, name: str, expected: Collection[str]) -> str | None:
-        """The model's name for a canonical name, with the prefix added or removed."""
+        """Returns the model's name of a canonical name; adds or removes the prefix."""
         for candidate in (
             name,
             f"{self.prefix}{name}",
@@ -73,5 +73,5 @@ class NameTable:
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
-    """Whether any of the patterns matches the whole name."""
+    """Whether any pattern matches the whole name."""
     return any(re.fullmatch(pattern, name) for pattern in patterns)

@@ -1,9 +1,9 @@
-"""Reads the object graph of a torch checkpoint by an allow-list; runs none of its code.
+"""Reads the object graph of a torch checkpoint by an allow-list; runs no code of it.
 
-The unpickler knows the instructions that build plain data. Every allowed global maps to
-one of our own objects, which accept no state and no attribute; every dictionary has
-strings as keys. Tensors become descriptions (:class:`TensorRecord`); their data is read
-later, after all bounds are checked.
+The unpickler supports only the instructions that build plain data. Every allowed global
+maps to one of this module's objects, which accept no state and no attribute; dictionary
+keys are strings. Tensors become descriptions (:class:`TensorRecord`); their data is
+read later, after all bounds are checked.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _STORAGE_TYPES = {
 
 
 def element_type(name: str) -> np.dtype[Any]:
-    """The NumPy element type of that name; bfloat16 comes from ``ml_dtypes``."""
+    """Returns the NumPy dtype of that name; bfloat16 comes from ``ml_dtypes``."""
     return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
 
 
 class _TamperError(Exception):
-    """A pickle tried to change one of our objects."""
+    """A pickle tried to change one of this module's objects."""
 
 
 class _Sealed:
@@ -64,7 +64,7 @@ class _Sealed:
 
 
 class _StorageType(_Sealed):
-    """Replaces ``torch.FloatStorage`` and the like: the name of an element type."""
+    """Replaces ``torch.FloatStorage`` and similar: the name of an element type."""
 
     __slots__ = ("dtype",)
 
@@ -74,7 +74,7 @@ class _StorageType(_Sealed):
 
 @dataclass(frozen=True)
 class Storage(_Sealed):
-    """A run of elements somewhere in the file: element type, key, number."""
+    """A contiguous run of elements in the file: element type, key, number."""
 
     dtype: str
     key: str
@@ -82,12 +82,12 @@ class Storage(_Sealed):
 
     @property
     def nbytes(self) -> int:
-        """Its size in bytes."""
+        """Size in bytes."""
         return self.numel * element_type(self.dtype).itemsize
 
 
 class TensorRecord(_Sealed):
-    """A view of a storage whose bounds were checked; offset and strides in elements."""
+    """A view of a storage with checked bounds; offset and strides in elements."""
 
     __slots__ = ("offset", "shape", "storage", "strides")
 
@@ -103,7 +103,7 @@ class TensorRecord(_Sealed):
 
 
 class _Dict(_Sealed, dict[str, Any]):
-    """Replaces a dictionary; names must be different strings."""
+    """Replaces a dictionary; keys must be distinct strings."""
 
     __slots__ = ()
 
@@ -119,10 +119,10 @@ class StateDict(_Dict):
 
     __slots__ = ()
 
-    def __setstate__(  # type: ignore[override]  # the one state that may come
+    def __setstate__(  # type: ignore[override]  # the only state allowed
         self, state: object
     ) -> None:
-        """Ignore the bookkeeping (``_metadata``) that torch attaches."""
+        """Ignores the bookkeeping (``_metadata``) that torch attaches."""
         if not isinstance(state, dict):
             raise CheckpointError("the state of a state dict is not a dict")
 
@@ -178,7 +178,7 @@ def _rebuild_parameter(
 
 
 class _Builder(_Sealed):
-    """One of our functions that a pickle may call, without function attributes."""
+    """A function of this module that a pickle may call, without attributes."""
 
     __slots__ = ("_function",)
 
@@ -198,7 +198,7 @@ _ALLOWED: dict[tuple[str, str], _Sealed] = {
 
 
 def _unsafe(source: str, what: str) -> UnsafeCheckpointError:
-    """The error for a file that asks for more than weights need."""
+    """Returns the error for a file that asks for more than weights need."""
     return UnsafeCheckpointError(
         f"{source}: {what}, which no file of weights needs; nothing of it was run. "
         "Do not trust this file; get the model as model.safetensors"
@@ -221,9 +221,9 @@ _INSTRUCTIONS = frozenset((
 class _Unpickler(pickle._Unpickler):
     """Loads a pickle; globals come from the allow-list, storages from a callback.
 
-    The base is Python's unpickler in Python: it has a table of instructions, from which
-    we take those of ``_INSTRUCTIONS``, and its memo is a dictionary, while the one in C
-    allocates 16 bytes for each number up to the largest that a file names.
+    The base is Python's pure-Python unpickler: its table of instructions can be
+    restricted to ``_INSTRUCTIONS``, and its memo is a dictionary. The C unpickler's
+    memo allocates 16 bytes for each number up to the largest that a file names.
     """
 
     def __init__(
@@ -272,7 +272,7 @@ def load_pickle(
     """Load the pickle at the stream's position without running its code.
 
     Args:
-        stream: the file, or the part of it that has pickles.
+        stream: the file, or the part of it that contains pickles.
         source: the file, for messages.
         persistent: maps a persistent id to a :class:`Storage`, or raises.
 
@@ -280,9 +280,11 @@ def load_pickle(
         Numbers, strings, tuples, lists, dicts and :class:`TensorRecord`.
 
     Raises:
-        UnsafeCheckpointError: it names a global outside the allow-list, uses an
-            instruction that weights do not need, or tries to change our objects.
-        CheckpointError: truncated, damaged, or a tensor exceeds its storage.
+        UnsafeCheckpointError: the pickle names a global outside the allow-list, uses an
+            instruction that weights do not need, or tries to change this module's
+            objects.
+        CheckpointError: the pickle is truncated or damaged, or a tensor exceeds its
+            storage.
     """
     try:
         return _Unpickler(stream, source, persistent).load()
@@ -306,7 +308,7 @@ def storage_from_id(pid: object, length: int) -> tuple[Storage, tuple[Any, ...]]
         length: number of items it must have.
 
     Returns:
-        The storage it describes and the items after ``numel``.
+        The storage that the id describes, and the items after ``numel``.
 
     Raises:
         CheckpointError: the id has another form.

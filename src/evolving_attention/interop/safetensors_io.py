@@ -1,7 +1,7 @@
 """Reads and writes safetensors files, whole or in shards, through the library.
 
-The header is checked against our limits before the library reads the file; the library
-reads by ``pread`` into its own memory, never through a memory map.
+The header is checked against this package's limits before the library reads the file.
+The library reads by ``pread`` into its own memory, never through a memory map.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
     "save_safetensors",
 ]
 
-# Names of a folder's weight files: transformers', and the marked ones.
+# Stems of weight file names: transformers', and the one of marked folders.
 _STEMS = ("model", f"{EVOLVING}model")
 _LENGTH_BYTES = 8  # the file begins with the size of its header, uint64
 _ITEM_BYTES = {
@@ -76,20 +76,20 @@ def load_safetensors(path: str | Path) -> dict[str, np.ndarray]:
         Name to array, sorted by name; bfloat16 has the element type of ``ml_dtypes``.
 
     Raises:
-        CheckpointError: missing, truncated, damaged, or with types that are not read.
+        CheckpointError: missing, truncated, damaged, or with unsupported types.
     """
     with open_given(Path(path)) as file:
         return read_safetensors(file)
 
 
 def read_safetensors(file: InputFile) -> dict[str, np.ndarray]:
-    """As :func:`load_safetensors`, from an open file."""
+    """Like :func:`load_safetensors`, from an open file."""
     import safetensors
 
     header = _checked_header(file)
     result: dict[str, np.ndarray] = {}
     try:
-        # The descriptor's name opens the very file that was checked.
+        # Opening the descriptor's name opens exactly the file that was checked.
         with safetensors.safe_open(
             f"/dev/fd/{file.fd}", framework="np", backend="pread"
         ) as reader:
@@ -97,7 +97,7 @@ def read_safetensors(file: InputFile) -> dict[str, np.ndarray]:
                 result[name] = reader.get_tensor(name)
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
-    except BaseException as error:  # a panic of the library is no Exception
+    except BaseException as error:  # a panic of the library is not an Exception
         raise _damaged(file, f"cannot be read ({error})") from error
     for name, array in result.items():
         if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
@@ -116,9 +116,9 @@ def save_safetensors(
     """Write weights to a folder in Hugging Face's layout.
 
     Writes one ``model.safetensors``, or, above ``max_shard_bytes``, files
-    ``model-00001-of-0000N.safetensors`` and an index. Each file is replaced atomically,
-    and the index, which makes shards valid, comes last. Then weights of the other
-    layout or stem, which readers might prefer, are removed.
+    ``model-00001-of-0000N.safetensors`` and an index. Each file is replaced atomically.
+    The index is written last, because it makes the shards valid. Then weights of the
+    other layout or stem, which readers might prefer, are removed.
 
     Args:
         folder: existing folder.
@@ -127,14 +127,14 @@ def save_safetensors(
             (:mod:`.evolving_mark`).
         metadata: text for the header; default ``{"format": "pt"}``, which transformers
             requires.
-        max_shard_bytes: most bytes of tensors in a file; a larger tensor has its own.
+        max_shard_bytes: maximum tensor bytes per file; a larger tensor has its own.
 
     Returns:
         The names of the files written.
 
     Raises:
-        CheckpointError: safetensors lacks an element type, a name is bad, or writing
-            fails.
+        CheckpointError: safetensors lacks an element type, a name is invalid, or
+            writing fails.
     """
     target = Path(folder)
     arrays = {
@@ -163,7 +163,7 @@ def save_safetensors(
 
 
 def _remove_others(folder: Path, kept: str) -> None:
-    """Remove the files by which readers would find the folder's earlier weights."""
+    """Remove files through which readers would find the folder's earlier weights."""
     for stem in _STEMS:
         for ending in ("", ".index.json"):
             if (name := f"{stem}.safetensors{ending}") != kept:
@@ -171,7 +171,7 @@ def _remove_others(folder: Path, kept: str) -> None:
 
 
 def _checked_header(file: InputFile) -> dict[str, Any]:
-    """The header without its metadata, checked against the limits and the file."""
+    """Returns the header without metadata, checked against limits and file size."""
     if file.size < _LENGTH_BYTES:
         raise _damaged(file, f"has only {file.size} bytes")
     length = int.from_bytes(file.read_bytes(0, _LENGTH_BYTES), "little")

@@ -1,4 +1,4 @@
-"""The names of EA-DC-Transformer checkpoints: this library's own."""
+"""Tensor names of EA-DC-Transformer checkpoints: this library's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of T5 checkpoints: Hugging Face's."""
+"""Tensor names of T5 checkpoints: Hugging Face's."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ WORDS, OUTPUT = "shared.weight", "lm_head.weight"
 T5 = NameTable(
     architecture="t5",
     prefix="",
-    renames=((r"^transformer\.", ""),),  # of checkpoints with a classifier
-    # Early conversions have a table for cross attention, which nothing reads.
+    renames=((r"^transformer\.", ""),),  # prefix in checkpoints with a classifier
+    # Early conversions have a cross-attention position table that no model reads.
     ignored=(
         r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
     ),

@@ -1,4 +1,4 @@
-"""The names of text nets' checkpoints: this library's own."""
+"""Tensor names of text net checkpoints: this library's own."""
 
 from __future__ import annotations
 

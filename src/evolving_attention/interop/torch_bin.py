@@ -1,4 +1,4 @@
-"""Reads pytorch_model.bin, zip or legacy format, into arrays; runs none of its code."""
+"""Reads pytorch_model.bin, zip or legacy format, into arrays; runs no code of it."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from evolving_attention.interop.safe_pickle import (
 __all__ = ["load_torch_bin", "read_torch_bin"]
 
 _ZIP_MAGIC = b"PK\x03\x04"
-_LOCAL_HEADER = 30  # bytes of a local file header before its name
+_LOCAL_HEADER = 30  # size of a zip local file header, up to the name
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
 
 
 def load_torch_bin(path: str | Path) -> dict[str, np.ndarray]:
     """Read the state dict that ``torch.save`` wrote to ``path``.
 
-    Both formats of torch are read: zip (since 1.6) and the older one. The file is data:
-    no class or function it names is imported or called.
+    Both formats of torch are read: zip (since 1.6) and the older one. The file is
+    treated as data: no class or function that it names is imported or called.
 
     Args:
         path: the file; a link to one is followed.
@@ -54,7 +54,7 @@ def load_torch_bin(path: str | Path) -> dict[str, np.ndarray]:
 
 
 def read_torch_bin(file: InputFile) -> dict[str, np.ndarray]:
-    """As :func:`load_torch_bin`, from an open file."""
+    """Like :func:`load_torch_bin`, from an open file."""
     head = file.read_bytes(0, min(file.size, 512))
     if head.startswith(_ZIP_MAGIC):
         return _ZipFile(file).load()
@@ -67,7 +67,7 @@ def read_torch_bin(file: InputFile) -> dict[str, np.ndarray]:
 
 
 class _ZipFile:
-    """The members of a torch zip file: uncompressed, plainly named, not overlapping."""
+    """The members of a torch zip file: uncompressed, plain names, no overlap."""
 
     def __init__(self, file: InputFile) -> None:
         self.file = file
@@ -77,7 +77,7 @@ class _ZipFile:
                 zipfile.ZipFile(stream) as archive,
             ):
                 infos, end = archive.infolist(), archive.start_dir
-        except Exception as error:  # zipfile raises a dozen kinds for damaged input
+        except Exception as error:  # zipfile raises many error types for damaged input
             raise self._error(f"is not a readable zip file ({error})") from error
         self.members = self._checked(infos, end)
         pickles = [name for name in self.members if name.endswith("/data.pkl")]
@@ -131,9 +131,9 @@ class _ZipFile:
     def _checked(
         self, infos: list[zipfile.ZipInfo], end: int
     ) -> dict[str, tuple[int, int, int]]:
-        """Name to (start of data, bytes, CRC-32) of members that pass all rules."""
+        """Returns name to (start of data, bytes, CRC-32) after checking all rules."""
         members: dict[str, tuple[int, int, int]] = {}
-        free = 0  # everything before this byte belongs to a member already seen
+        free = 0  # all bytes before this offset belong to members already seen
         for info in sorted(infos, key=lambda info: info.header_offset):
             name = info.orig_filename
             parts = name.split("/")
@@ -177,7 +177,7 @@ class _ZipFile:
 def materialise(
     label: str, graph: object, data: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Turn a state dict of tensor records into arrays over the storages' memory.
+    """Converts a state dict of tensor records to arrays over the storages' memory.
 
     Args:
         label: the file, for messages.

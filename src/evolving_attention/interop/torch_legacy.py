@@ -1,4 +1,4 @@
-"""The format of torch before 1.6: five pickles in a row, then the storages' data."""
+"""torch's format before 1.6: five consecutive pickles, then the storages' data."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _COUNT_BYTES = 8  # every storage is preceded by its number of elements, int64
 def read(file: InputFile) -> tuple[object, dict[str, np.ndarray]]:
     """Read a legacy file.
 
-    Layout: pickles of a magic number, the protocol's version, facts about the writer's
+    Layout: pickles of a magic number, the protocol version, facts about the writer's
     machine, the object itself and the list of its storage keys; then, for each key in
     that order, the number of elements as int64 and the elements.
 
     Returns:
-        The object with tensors as records, and storage key to bytes.
+        The object with tensors as records, and a map of storage key to bytes.
 
     Raises:
         UnsafeCheckpointError: as :func:`~.safe_pickle.load_pickle`.
-        CheckpointError: truncated, damaged, or not of this format.
+        CheckpointError: the file is truncated, damaged, or not of this format.
     """
     stream = io.BytesIO(file.read_bytes(0, min(file.size, MAX_PICKLE_BYTES)))
     storages: dict[str, Storage] = {}

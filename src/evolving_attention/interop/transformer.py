@@ -1,4 +1,4 @@
-"""The names of the Transformer's checkpoints: this library's own."""
+"""Tensor names of Transformer checkpoints: this library's own."""
 
 from __future__ import annotations
 

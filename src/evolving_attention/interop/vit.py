@@ -1,4 +1,4 @@
-"""The names of ViT checkpoints: Hugging Face's, of files and of later modules."""
+"""Tensor names of ViT checkpoints: Hugging Face's, in files and in newer modules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VIT = NameTable(
     architecture="vit",
     prefix="vit.",
     renames=(
-        # module names of version 5 of transformers, whose files keep the older ones
+        # module names of transformers 5, whose files keep the older names
         (r"(^|\.)layers\.(\d+)\.", r"\1encoder.layer.\2."),
         (r"\.attention\.q_proj\.", ".attention.attention.query."),
         (r"\.attention\.k_proj\.", ".attention.attention.key."),
@@ -27,6 +27,6 @@ VIT = NameTable(
     allowed_unexpected=(
         r"classifier\..+",
         r"(vit\.)?pooler\..+",
-        r"decoder\..+",  # of masked image modelling
+        r"decoder\..+",  # decoder of masked image modelling
     ),
 )

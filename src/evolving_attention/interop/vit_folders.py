@@ -1,8 +1,8 @@
-"""Folders of timm's ViT and of DINOv2 as folders of ViT, and ViT as timm's.
+"""Converts folders of timm's ViT and of DINOv2 to ViT's format, and ViT to timm's.
 
-timm holds queries, keys and values in one matrix, one behind the other; all else is
-names. Their config.json has a name of the architecture in place of most sizes, which
-are therefore read from the tensors.
+timm stores queries, keys and values concatenated in one matrix; everything else differs
+only in names. Its config.json gives an architecture name instead of most sizes, so
+these are read from the tensors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 
 _LAYER = "encoder.layer.{}."
 _BLOCK = "blocks.{}."
-# timm's name: ours, outside of the layers
+# timm's name to this library's, outside the layers
 _OUTSIDE = {
     "cls_token": "embeddings.cls_token",
     "pos_embed": "embeddings.position_embeddings",
@@ -36,7 +36,7 @@ _OUTSIDE = {
     "head.weight": "classifier.weight",
     "head.bias": "classifier.bias",
 }
-_INSIDE = {  # in a layer, with .weight and .bias or as they are
+_INSIDE = {  # inside a layer; with .weight and .bias, or exactly as written
     "norm1": "layernorm_before",
     "attn.proj": "attention.output.dense",
     "ls1.gamma": "layer_scale1.lambda1",
@@ -61,9 +61,9 @@ _TIMM_RULES = Rules(strings=("global_pool",), objects=("model_args", "pretrained
 
 
 def from_timm(tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """timm's tensors under the names of :class:`~evolving_attention.ViTModel`.
+    """Renames timm's tensors to those of :class:`~evolving_attention.ViTModel`.
 
-    Unknown names stay as they are, so that the report of loading names them.
+    Unknown names stay unchanged, so that the load report lists them.
     """
     found: dict[str, Array] = {}
     for name, array in tensors.items():
@@ -84,10 +84,10 @@ def from_timm(tensors: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def to_timm(tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """The inverse of :func:`from_timm`, of names with or without the prefix ``vit.``.
+    """Inverse of :func:`from_timm`, for names with or without the prefix ``vit.``.
 
     Raises:
-        ConfigError: a tensor has no place in timm's ViT.
+        ConfigError: timm's ViT has no such tensor.
     """
     outside = {ours: theirs for theirs, ours in _OUTSIDE.items()}
     inside = {ours: theirs for theirs, ours in _INSIDE.items()}
@@ -118,14 +118,14 @@ def to_timm(tensors: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def as_vit(folder: CheckpointFolder, overrides: Mapping[str, Any]) -> CheckpointFolder:
-    """A folder of timm's ViT or of DINOv2 as one of ViT; any other one as it is.
+    """Converts a folder of timm's ViT or DINOv2 to ViT's; others stay unchanged.
 
     Args:
-        folder: what was read.
-        overrides: options that the caller gives for the config.
+        folder: the folder's contents.
+        overrides: config options that the caller sets.
 
     Raises:
-        ConfigError: the config has settings that ViT lacks here.
+        ConfigError: the config has settings that this library's ViT lacks.
         CheckpointError: the tensors are not those of a ViT.
     """
     if folder.config.get("model_type") == "dinov2":
@@ -211,7 +211,7 @@ def _heads(
     overrides: Mapping[str, Any],
     source: str,
 ) -> int:
-    """No tensor tells the number of heads."""
+    """Returns the number of heads from config or name; no tensor contains it."""
     given = overrides.get("num_attention_heads") or arguments.get("num_heads")
     if type(given) is int:
         return given
@@ -227,7 +227,7 @@ def _heads(
 def _image_size(
     config: Mapping[str, Any], patches: int, patch: tuple[int, int]
 ) -> list[int]:
-    """From the config if it fits the table of positions, else of a square grid."""
+    """Returns the config's size if it fits the position table, else a square grid's."""
     size = (config.get("model_args") or {}).get("img_size")
     if size is None:
         size = ((config.get("pretrained_cfg") or {}).get("input_size") or [0])[1:]
@@ -242,10 +242,10 @@ def _image_size(
 
 
 def timm_config(config: Any) -> dict[str, Any]:
-    """The config.json of timm for a ViT's config; the sizes are arguments of it.
+    """Returns timm's config.json for a ViT's config; the sizes are its arguments.
 
     Raises:
-        ConfigError: timm's ViT computes something else.
+        ConfigError: timm's ViT computes something different.
     """
     plain = config._equals_vanilla()
     if not plain or config.hidden_act != "gelu":

@@ -1,4 +1,4 @@
-"""Metrics of tasks, by scikit-learn and scipy; comparisons of models over data sets."""
+"""Task metrics, by scikit-learn and scipy; comparisons of models over data sets."""
 
 from evolving_attention.metrics.comparison import (
     PairedDifference,

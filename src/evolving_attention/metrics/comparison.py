@@ -19,9 +19,9 @@ __all__ = [
 def average_rank(
     scores: Any, *, higher_is_better: bool | None = None
 ) -> np.ndarray[Any, Any]:
-    """The mean rank of every model over the data sets, 1 for the best.
+    """Returns the mean rank of every model over the data sets; 1 is the best.
 
-    Equal scores share the mean of their ranks.
+    Equal scores get the mean of their ranks.
 
     Args:
         scores: [N data sets, M models], finite.
@@ -32,7 +32,7 @@ def average_rank(
 
     Raises:
         ConfigError: ``higher_is_better`` is missing.
-        InputError, ShapeError: the scores are no finite table.
+        InputError, ShapeError: the scores are not a finite table.
 
     Source: convolution-enhanced evolving attention networks, tables 1 and 2.
     """
@@ -49,21 +49,21 @@ def average_rank(
 
 
 def average_relative_difference(errors: Any) -> np.ndarray[Any, Any]:
-    """The mean relative difference of every model's error from the models' mean:
+    """Returns the mean relative difference of each model's error from the models' mean:
 
         r_j = 1/N Σᵢ (r_ij − R̄ᵢ) / R̄ᵢ,   R̄ᵢ = 1/M Σₖ r_ik
 
     Args:
-        errors: r_ij [N data sets, M models], for example RMSE; above 0 on average in
-            every row.
+        errors: r_ij [N data sets, M models], for example RMSE; the mean of every row
+            must be positive.
 
     Returns:
-        float64 [M]; below 0 is better than the mean of the compared models, −0.2 is
-        20 % less error. They sum to 0.
+        float64 [M]; a value below 0 is better than the mean of the compared models;
+        −0.2 means 20 % less error. The values sum to 0.
 
     Raises:
-        InputError, ShapeError: the errors are no finite table, or a row's mean is not
-            positive.
+        InputError, ShapeError: the errors are not a finite table, or a row's mean is
+            not positive.
 
     Source: convolution-enhanced evolving attention networks, Eq. 12.
     """
@@ -82,10 +82,10 @@ class PairedDifference(NamedTuple):
     """The mean of differences between pairs, and its interval.
 
     Attributes:
-        mean: of the differences.
+        mean: mean of the differences.
         sd: their standard deviation; None for one pair.
         low, high: Student's interval of the mean; None for one pair.
-        pairs: how many.
+        pairs: number of pairs.
     """
 
     mean: float
@@ -98,17 +98,17 @@ class PairedDifference(NamedTuple):
 def paired_difference(
     first: Any, second: Any, *, confidence: float = 0.95
 ) -> PairedDifference:
-    """The mean difference of paired scores, such as those of equal seeds:
+    """Returns the mean difference of paired scores, such as scores of equal seeds:
 
         d̄ ± t(n − 1) · s / √n,   dᵢ = firstᵢ − secondᵢ
 
     Args:
-        first, second: [n] scores, finite; equal places are a pair.
-        confidence: of Student's interval, between 0 and 1.
+        first, second: [n] scores, finite; equal positions form a pair.
+        confidence: confidence level of Student's interval, between 0 and 1.
 
     Raises:
         ConfigError: ``confidence`` is out of range.
-        InputError, ShapeError: the scores are no finite pairs.
+        InputError, ShapeError: the scores are not finite pairs.
         MissingExtraError: SciPy is not installed, and there are two pairs or more.
 
     Example:
@@ -139,7 +139,7 @@ def paired_difference(
 
 
 def _table(name: str, values: Any) -> np.ndarray[Any, Any]:
-    """float64 [N, M], finite, neither axis empty."""
+    """Returns float64 [N, M]; checks that it is finite and neither axis is empty."""
     try:
         table = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):

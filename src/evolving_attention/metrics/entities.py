@@ -19,18 +19,18 @@ Values = dict[str, float]
 def entity_scores(
     predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]
 ) -> Values:
-    """Scores of whole entities: right if its type and all its tokens are.
+    """Scores whole entities: an entity is right if its type and all its tokens are.
 
     Args:
         predictions: the tags of each sentence: ``"O"``, ``"B-PER"``, ``"I-PER"``, …
-        references: the right ones.
+        references: the true tags.
 
     Returns:
         ``precision``, ``recall``, ``f1`` (micro-averages over all entities) and
         ``accuracy`` (of tokens), from 0 to 1, as Hugging Face's run_ner reports them.
 
     Raises:
-        InputError: sentences or tokens differ in number, or there are none.
+        InputError: the numbers of sentences or tokens differ, or there are none.
         MissingExtraError: seqeval is not installed.
 
     Example::
@@ -55,14 +55,14 @@ def entity_scores(
 
 
 def entity_metrics(label_names: Sequence[str], rows: Any) -> Callable[[Any], Values]:
-    """A ``compute_metrics`` for a Trainer of token classification.
+    """Returns a ``compute_metrics`` for a Trainer of token classification.
 
-    Tokens with the label -100 do not count: special tokens, and all but the first token
+    Tokens with the label -100 are ignored: special tokens, and all but the first token
     of a word.
 
     Args:
         label_names: tag of each class, such as ``("O", "B-PER", "I-PER")``.
-        rows: the evaluation's data set, whose rows say where sentences end.
+        rows: the evaluation data set; its rows define where sentences end.
 
     Example::
 

@@ -1,7 +1,7 @@
 """The GLUE metrics, each a function of (predicted, true) to a dict of values.
 
-Accuracy, F1 and Matthews correlation use scikit-learn, Pearson and Spearman correlation
-use scipy (extra ``glue``); each imports its library when it is called.
+Accuracy, F1 and Matthews correlation use scikit-learn; Pearson and Spearman correlation
+use scipy (extra ``glue``). Each imports its library when it is called.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ _WHY = "to compute GLUE metrics"
 
 
 def accuracy(predicted: np.ndarray, true: np.ndarray) -> Values:
-    """Share of rows with the right class."""
+    """Returns the share of rows with the right class."""
     sklearn = require("sklearn.metrics", extra="glue", why=_WHY)
     return {"accuracy": float(sklearn.accuracy_score(true, predicted))}
 
 
 def f1(predicted: np.ndarray, true: np.ndarray) -> Values:
-    """F1 of class 1; 0 when class 1 neither occurs nor is predicted."""
+    """Returns F1 of class 1; 0 if class 1 neither occurs nor is predicted."""
     sklearn = require("sklearn.metrics", extra="glue", why=_WHY)
     return {"f1": float(sklearn.f1_score(true, predicted, zero_division=0))}
 
 
 def matthews(predicted: np.ndarray, true: np.ndarray) -> Values:
-    """Matthews correlation; 0 when all predictions or all labels are one class."""
+    """Returns Matthews correlation; 0 if predictions or labels are all one class."""
     sklearn = require("sklearn.metrics", extra="glue", why=_WHY)
     value = float(sklearn.matthews_corrcoef(true, predicted))
     return {"matthews_correlation": value}
 
 
 def correlations(predicted: np.ndarray, true: np.ndarray) -> Values:
-    """Pearson and Spearman correlation; NaN, with a warning, for constant input."""
+    """Returns Pearson and Spearman correlation; NaN, with a warning, for constants."""
     names = ("pearson", "spearmanr")
     for what, values in (("predictions", predicted), ("labels", true)):
         if len(values) < 2 or np.ptp(values) == 0:

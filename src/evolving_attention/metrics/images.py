@@ -1,4 +1,4 @@
-"""Scores of classifiers: top-1, top-5 and the matrix of confusions."""
+"""Scores of classifiers: top-1, top-5 and the confusion matrix."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Array = np.ndarray[Any, Any]
 
 
 def top_k(scores: Any, labels: Any, k: int = 5) -> float:
-    """Share of rows whose class is among the ``k`` with the highest scores.
+    """Returns the share of rows whose class is among the ``k`` highest scores.
 
-    Of equal scores the class with the lower number comes first.
+    If scores are equal, the class with the lower number comes first.
 
     Args:
         scores: [n, classes], logits or probabilities.
         labels: classes, integers [n].
-        k: from 1; with fewer classes than that the share is 1.
+        k: from 1; if there are fewer classes than k, the share is 1.
 
     Raises:
         ShapeError: there is not one label for each row of scores.
@@ -44,7 +44,7 @@ def top_k(scores: Any, labels: Any, k: int = 5) -> float:
 
 
 def confusion_matrix(predicted: Any, labels: Any, classes: int) -> Array:
-    """How often rows of one class were taken for another: int64 [classes, classes].
+    """Counts predicted classes per true class: int64 [classes, classes].
 
     Args:
         predicted: predicted classes, integers [n].

@@ -15,8 +15,8 @@ class EvalPrediction(NamedTuple):
     """Model outputs and labels of an evaluation set.
 
     Attributes:
-        predictions: logits [N, classes], or for regression [N] or [N, 1]; of a tuple of
-            outputs the first one is used.
+        predictions: logits [N, classes], or for regression [N] or [N, 1]; if a model
+            has a tuple of outputs, the first one is used.
         label_ids: true labels [N].
     """
 
@@ -49,7 +49,7 @@ def _checked(prediction: EvalPrediction) -> tuple[np.ndarray, np.ndarray]:
 
 
 def class_predictions(prediction: EvalPrediction) -> tuple[np.ndarray, np.ndarray]:
-    """(predicted class, true class), both int64 [N]; logits give their argmax."""
+    """Returns (predicted class, true class), int64 [N]; logits give their argmax."""
     outputs, labels = _checked(prediction)
     if outputs.ndim > 1:
         outputs = outputs.argmax(axis=1)
@@ -57,7 +57,7 @@ def class_predictions(prediction: EvalPrediction) -> tuple[np.ndarray, np.ndarra
 
 
 def score_predictions(prediction: EvalPrediction) -> tuple[np.ndarray, np.ndarray]:
-    """(predicted score, true score), both float64 [N]."""
+    """Returns (predicted score, true score), both float64 [N]."""
     outputs, labels = _checked(prediction)
     if outputs.ndim > 2 or (outputs.ndim == 2 and outputs.shape[1] != 1):
         raise ShapeError(

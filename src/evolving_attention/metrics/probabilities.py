@@ -1,4 +1,4 @@
-"""Probabilities of classes from logits."""
+"""Class probabilities from logits."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Array = np.ndarray
 
 
 def probabilities(logits: ArrayLike, problem_type: str | None = None) -> Array:
-    """Probabilities in float64, of the shape of the logits.
+    """Returns probabilities in float64, with the shape of the logits.
 
         softmax(x)[c] = exp(x[c]) / sum over classes k of exp(x[k])
         sigmoid(x)[c] = 1 / (1 + exp(-x[c]))
 
     Args:
         logits: [N, classes].
-        problem_type: ``"multi_label_classification"`` takes the sigmoid, where each
-            class is decided by itself; otherwise the softmax.
+        problem_type: ``"multi_label_classification"`` applies the sigmoid, so each
+            class is independent; otherwise the softmax is applied.
 
     Raises:
         NonFiniteError: a logit is NaN or infinite.
@@ -36,10 +36,10 @@ def probabilities(logits: ArrayLike, problem_type: str | None = None) -> Array:
 
 
 def finite_rows(values: ArrayLike) -> Array:
-    """The predictions in float64.
+    """Returns the predictions in float64.
 
     Raises:
-        NonFiniteError: a row has NaN or infinity; its report lists these rows.
+        NonFiniteError: a row contains NaN or infinity; its report lists these rows.
     """
     x = np.asarray(values, dtype=np.float64)
     bad = np.flatnonzero(~np.isfinite(x).all(axis=tuple(range(1, x.ndim))))

@@ -20,18 +20,18 @@ __all__ = ["compute_metrics"]
 def compute_metrics(
     names: Sequence[str], *, regression: bool = False
 ) -> Callable[[EvalPrediction], dict[str, float]]:
-    """A ``compute_metrics`` for a Trainer.
+    """Returns a ``compute_metrics`` for a Trainer.
 
     Args:
         names: keys of ``METRICS``, for example ``("accuracy", "f1")``.
         regression: whether predictions are scores rather than logits.
 
     Returns:
-        A function to ``{key: value}``, with ``combined_score``, their mean, when there
-        is more than one.
+        A function that returns ``{key: value}``, and if there is more than one value
+        also ``combined_score``, their mean.
 
     Raises:
-        ConfigError: a name is not known.
+        ConfigError: a name is unknown.
         MissingExtraError: a metric's library is not installed.
     """
     unknown = [name for name in names if name not in METRICS]
@@ -43,7 +43,7 @@ def compute_metrics(
     functions = tuple(dict.fromkeys(METRICS[name] for name in names))
     arrays = score_predictions if regression else class_predictions
     few = np.array([0, 1, 1])
-    for function in functions:  # imports its library now, not after training
+    for function in functions:  # imports the library now, not after training
         function(few, few)
 
     def compute(prediction: EvalPrediction) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Exact match and F1 of answers, as SQuAD 1.1 and 2.0 define them.
+"""Exact match and F1 of answers, as defined by SQuAD 1.1 and 2.0.
 
 Rajpurkar et al., EMNLP 2016, Section 6.1, and Rajpurkar et al., ACL 2018. Answers are
 compared without case, punctuation, articles and repeated spaces. Written from the
@@ -36,7 +36,7 @@ class _Question(Protocol):
 
 
 def normalize_answer(text: str) -> str:
-    """A text as it is compared: lower case, no punctuation, no articles, one space.
+    """Normalises a text: lower case, no punctuation, no articles, single spaces.
 
     Example:
         >>> normalize_answer("The  U.S. Army")
@@ -47,15 +47,16 @@ def normalize_answer(text: str) -> str:
 
 
 def exact_match(answer: str, right: str) -> float:
-    """1 if both texts are the same when normalized, else 0."""
+    """Returns 1 if both texts are equal when normalised, else 0."""
     return float(normalize_answer(answer) == normalize_answer(right))
 
 
 def answer_f1(answer: str, right: str) -> float:
-    """F1 of the words that both texts share, 2pr / (p + r).
+    """Returns F1 of the words that both texts share, 2pr / (p + r).
 
-    p is the share of the answer's words, r that of the right answer's, each word as
-    often as it occurs. If one of the two has no word: 1 if neither has, else 0.
+    p is the share of the answer's words that match, r the share of the right answer's
+    words; repeated words count as often as they occur. If a text has no word: 1 if
+    neither has one, else 0.
     """
     found, true = normalize_answer(answer).split(), normalize_answer(right).split()
     if not found or not true:
@@ -67,16 +68,17 @@ def answer_f1(answer: str, right: str) -> float:
 def squad_scores(
     predictions: Mapping[str, str], questions: Iterable[_Question]
 ) -> dict[str, float]:
-    """``exact_match`` and ``f1`` of SQuAD 1.1, in percent of all questions.
+    """Returns ``exact_match`` and ``f1`` of SQuAD 1.1, in percent of all questions.
 
-    A question counts with the right answer that suits its prediction best.
+    Each question uses the right answer that matches its prediction best.
 
     Args:
         predictions: question id to answer.
-        questions: with ``id`` and ``texts``, their right answers.
+        questions: objects with ``id`` and ``texts``, their right answers.
 
     Raises:
-        InputError: a question has no prediction or no right answer, or there is none.
+        InputError: a question has no prediction or no right answer, or there is no
+            question.
     """
     scores = []
     for one in _with_predictions(predictions, questions):
@@ -87,7 +89,7 @@ def squad_scores(
                 "(--version_2_with_negative)"
             )
         answer = predictions[one.id]
-        # SQuAD 1.1 finds nothing shared, hence 0, where both texts have no word.
+        # SQuAD 1.1 gives 0 if neither text has a word, because nothing is shared.
         words = normalize_answer(answer).split()
         f1 = max(answer_f1(answer, text) for text in one.texts) if words else 0.0
         scores.append((_best(exact_match, answer, one.texts), f1))
@@ -98,17 +100,17 @@ def squad_scores(
 def squad_v2_scores(
     predictions: Mapping[str, str], questions: Iterable[_Question]
 ) -> dict[str, float]:
-    """``exact``, ``f1`` and ``total`` of SQuAD 2.0; also of the two kinds of questions.
+    """Returns ``exact``, ``f1`` and ``total`` of SQuAD 2.0, and of both question kinds.
 
     The right answer to a question without one is "". ``HasAns_…`` and ``NoAns_…`` are
-    those of the questions with an answer and without, where there are any.
+    the values of the questions with and without an answer, if there are any.
 
     Args:
         predictions: question id to answer, "" for no answer.
-        questions: with ``id`` and ``texts``, their right answers or none.
+        questions: objects with ``id`` and ``texts``, their right answers or none.
 
     Raises:
-        InputError: a question has no prediction, or there is none.
+        InputError: a question has no prediction, or there is no question.
     """
     asked = _with_predictions(predictions, questions)
     has = [bool(_right(one)[0]) for one in asked]
@@ -133,20 +135,20 @@ def best_thresholds(
     questions: Iterable[_Question],
     null_odds: Mapping[str, float],
 ) -> dict[str, float]:
-    """The scores with the thresholds of "no answer" that suit these questions best.
+    """Returns the best scores over the thresholds of "no answer", and the thresholds.
 
-    ``best_exact`` with ``best_exact_thresh``, and ``best_f1`` with ``best_f1_thresh``:
-    a question whose ``null_odds`` are above the threshold has no answer. Thresholds
-    that are chosen on the questions they are reported on flatter the model: they are
-    settings for other questions.
+    Has ``best_exact`` with ``best_exact_thresh``, and ``best_f1`` with
+    ``best_f1_thresh``. A question whose ``null_odds`` exceed the threshold has no
+    answer. A threshold chosen on the questions on which it is reported is too
+    optimistic; use it on other questions.
 
     Args:
         answers: question id to the best answer that is not "".
-        questions: with ``id`` and ``texts``.
+        questions: objects with ``id`` and ``texts``.
         null_odds: question id to the odds of "no answer".
 
     Raises:
-        InputError: a question has no answer or no odds, or there is none.
+        InputError: a question has no answer or no odds, or there is no question.
     """
     asked = _with_predictions(answers, questions)
     lacking = next((one.id for one in asked if one.id not in null_odds), None)
@@ -158,10 +160,10 @@ def best_thresholds(
     order = sorted(asked, key=lambda one: null_odds[one.id])
     found: dict[str, float] = {}
     for name, measure in (("exact", exact_match), ("f1", answer_f1)):
-        # Nothing answered: right are the questions without an answer.
+        # If nothing is answered, the questions without an answer are right.
         total = best = float(sum(not _right(one)[0] for one in asked))
         threshold = 0.0
-        for one in order:  # answer one more, the surest first
+        for one in order:  # answer one more, the most certain first
             right, answer = _right(one), answers[one.id]
             if right[0]:
                 total += _best(measure, answer, right)
@@ -175,7 +177,7 @@ def best_thresholds(
 
 
 def _right(question: _Question) -> Sequence[str]:
-    """The right answers that have a word, or "" alone."""
+    """Returns the right answers that have a word, or else only ""."""
     return [text for text in question.texts if normalize_answer(text)] or [""]
 
 
@@ -192,7 +194,7 @@ def _percent(values: Sequence[float]) -> float:
 def _with_predictions(
     predictions: Mapping[str, str], questions: Iterable[_Question]
 ) -> list[_Question]:
-    """The questions, each of which has a prediction that is text."""
+    """Returns the questions; each must have a prediction that is text."""
     asked = list(questions)
     if not asked:
         raise InputError("no questions to score, expected at least one; check the file")

@@ -11,7 +11,7 @@ __all__ = ["TranslationScore", "translation_scores"]
 
 
 class TranslationScore(NamedTuple):
-    """A score from 0 to 100, and sacrebleu's signature: how it is computed."""
+    """A score from 0 to 100, and sacrebleu's signature of its settings."""
 
     score: float
     signature: str
@@ -20,18 +20,18 @@ class TranslationScore(NamedTuple):
 def translation_scores(
     hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
 ) -> dict[str, TranslationScore]:
-    """BLEU (Papineni et al., 2002) and chrF (Popović, 2015) of a whole test set.
+    """Returns BLEU (Papineni et al., 2002) and chrF (Popović, 2015) of a test set.
 
     Args:
         hypotheses: translations as plain text, not split into tokens.
-        references: one for each.
+        references: one reference for each translation.
         lowercase: compare lower-cased text.
 
     Returns:
         ``{"bleu": …, "chrf": …}``, each with its signature.
 
     Raises:
-        InputError: the numbers differ, or there are none.
+        InputError: the numbers of texts differ, or there are none.
         MissingExtraError: sacrebleu is not installed.
     """
     if len(hypotheses) != len(references) or not len(references):

@@ -1,4 +1,4 @@
-"""From texts to answers in one call: ``ea.pipeline`` and ``ea.Translator``."""
+"""Inference on texts in one call: ``ea.pipeline`` and ``ea.Translator``."""
 
 from evolving_attention.pipelines.texts import (
     QuestionAnsweringPipeline,

@@ -1,4 +1,4 @@
-"""``ea.pipeline``: a model and its tokenizer, called with texts, as in transformers."""
+"""``ea.pipeline``: a model and its tokenizer, called with texts, like transformers'."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _ANSWERS = "question-answering"
 
 
 class TextClassificationPipeline:
-    """A classifier of texts with its tokenizer; made by :func:`pipeline`.
+    """A text classifier with its tokenizer; created by :func:`pipeline`.
 
     Args:
         model: a model for sequence classification.
         tokenizer: its tokenizer, or one of transformers.
-        options: defaults of the calls, as :meth:`TextModel.predict` takes them.
+        options: default options of calls, as for :meth:`TextModel.predict`.
     """
 
     task = TASKS[0]
@@ -37,10 +37,10 @@ class TextClassificationPipeline:
         self.model, self.tokenizer, self.options = model, tokenizer, options
 
     def __call__(self, texts: Any, **options: Any) -> Any:
-        """Label and score of texts, as :meth:`TextModel.predict` returns them.
+        """Returns label and score of texts, like :meth:`TextModel.predict`.
 
         Args:
-            texts: a text, a list of texts, or of pairs.
+            texts: a text, or a list of texts or of pairs.
             options: ``top_k``, ``batch_size``, ``max_length``, ``progress``.
         """
         chosen = _known(self.task, self.options | options, _CLASSIFIES)
@@ -51,12 +51,12 @@ class TextClassificationPipeline:
 
 
 class QuestionAnsweringPipeline:
-    """A model that answers questions about texts; made by :func:`pipeline`.
+    """A question-answering model with its tokenizer; created by :func:`pipeline`.
 
     Args:
         model: a model for question answering.
         tokenizer: its tokenizer, or a fast one of transformers.
-        options: defaults of the calls.
+        options: default options of calls.
     """
 
     task = _ANSWERS
@@ -72,25 +72,26 @@ class QuestionAnsweringPipeline:
         context: Any = None,
         **options: Any,
     ) -> Any:
-        """The best answers, as spans of their contexts.
+        """Returns the best answers, as spans of their contexts.
 
         Args:
             inputs: ``{"question": …, "context": …}``, or a list of such dicts.
             others: refused; question and context are given by name.
-            question, context: the same by name: two texts, or two lists; or a list of
+            question, context: the inputs by name: two texts, or two lists; or a list of
                 questions about one text.
             options: ``top_k`` (1), ``max_answer_len`` (15 tokens),
                 ``handle_impossible_answer`` (False; True: "" may be an answer),
                 ``max_seq_len`` (384), ``doc_stride`` (128), ``batch_size`` (32).
 
         Returns:
-            ``{"score", "start", "end", "answer"}``, for a list a list of such dicts;
-            with ``top_k`` above 1 a list for each question. The score is the
-            probability of the start times that of the end, in the window of the
-            context that the answer is from; ``start`` and ``end`` are characters.
+            ``{"score", "start", "end", "answer"}``, or a list of such dicts if the
+            input is a list; with ``top_k`` above 1 a list for each question. The score
+            is the probability of the start times the probability of the end, in the
+            answer's window of the context; ``start`` and ``end`` are character
+            positions.
 
         Raises:
-            InputError: a question or a context is missing or no text.
+            InputError: a question or a context is missing or not text.
             ConfigError: an option is unknown or out of range.
 
         Example::
@@ -125,10 +126,10 @@ _ANSWERS_BY = (
 
 
 def _known(task: str, options: dict[str, Any], known: Sequence[str]) -> dict[str, Any]:
-    """The options of a call.
+    """Returns the options of a call.
 
     Raises:
-        ConfigError: one is unknown.
+        ConfigError: an option is unknown.
     """
     unknown = next((name for name in options if name not in known), None)
     if unknown is not None:
@@ -140,10 +141,10 @@ def _known(task: str, options: dict[str, Any], known: Sequence[str]) -> dict[str
 
 
 def _asked(question: Any, context: Any) -> Any:
-    """Question and context as a row, or rows where there are several.
+    """Returns question and context as one row, or as several rows.
 
     Raises:
-        InputError: one is missing, or they differ in number.
+        InputError: one is missing, or their numbers differ.
     """
     for name, given in (("question", question), ("context", context)):
         if not isinstance(given, Iterable) or isinstance(given, Mapping):
@@ -209,24 +210,24 @@ def pipeline(
     device: str = "cpu",
     dtype: str = "float32",
 ) -> TextClassificationPipeline | QuestionAnsweringPipeline:
-    """A model from a trained folder with its tokenizer, as Hugging Face's pipelines.
+    """Loads a trained model with its tokenizer, like Hugging Face's ``pipeline``.
 
     Args:
-        task: ``"text-classification"``, or ``"sentiment-analysis"``, its older name;
+        task: ``"text-classification"``, or its older name ``"sentiment-analysis"``; or
             ``"question-answering"``.
         model: a folder or name of a trained model, or the model itself.
         tokenizer: a folder, a name or a tokenizer; default: the model folder's.
-        top_k: how many labels to return, see :meth:`TextModel.predict`; or how many
+        top_k: number of labels to return, see :meth:`TextModel.predict`; or number of
             answers (1 by default).
-        batch_size: texts in one batch.
-        device: where a model that is loaded here computes.
-        dtype: its element type.
+        batch_size: texts per batch.
+        device: device of a model that is loaded here.
+        dtype: element type of a model that is loaded here.
 
     Returns:
         A function from texts to labels and scores, or from questions to answers.
 
     Raises:
-        ConfigError: the task is another one, or model or tokenizer is missing.
+        ConfigError: the task is unknown, or model or tokenizer is missing.
         CheckpointError: the folder cannot be read.
 
     Example::

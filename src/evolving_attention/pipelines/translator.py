@@ -1,4 +1,4 @@
-"""``ea.Translator``: sentences to sentences, by a trained encoder-decoder."""
+"""``ea.Translator``: translates sentences with a trained encoder-decoder."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ __all__ = ["TokenLoss", "Translation", "Translator"]
 
 Progress = Callable[[int, int], Any]
 _IDS = ("pad", "bos", "eos")
-_NO_LIMIT = 2**62  # of tokens
+_NO_LIMIT = 2**62  # tokens
 _NO_LINE_END = dict.fromkeys(map(ord, "\0\n\r"), " ")
 
 
 class TokenLoss(NamedTuple):
-    """How well a model predicts given targets.
+    """The loss of a model on given targets.
 
     Attributes:
-        loss: the mean of -log p of a target token, the end token included.
-        tokens: their number.
+        loss: mean of -log p over the target tokens, including the end token.
+        tokens: number of target tokens.
     """
 
     loss: float
@@ -56,9 +56,9 @@ class Translation(NamedTuple):
 
     Attributes:
         text: one line.
-        score: of all its tokens, see :class:`GenerationOutput`.
-        ids: its tokens, from the start to the end.
-        token_scores: log p of ``ids[1:]``.
+        score: score over all its tokens, see :class:`GenerationOutput`.
+        ids: its tokens, from start token to end token.
+        token_scores: log p of each of ``ids[1:]``.
         alignment: with ``output_alignments=True``, float32 [len(ids) - 1, tokens of the
             source]; the last column is the source's end token.
     """
@@ -74,14 +74,14 @@ class Translator:
     """An encoder-decoder with its tokenizer.
 
     Args:
-        model: such as a :class:`TransformerForConditionalGeneration`.
-        tokenizer: the one it was trained with; its encoding ends with the end token.
+        model: for example a :class:`TransformerForConditionalGeneration`.
+        tokenizer: the tokenizer of its training; its encoding ends with the end token.
 
-    A model may have more tokens than its tokenizer (T5: 32,128 and 32,100): those
-    without a text are left out of translations.
+    A model may have more tokens than its tokenizer (T5: 32,128 and 32,100): tokens
+    without a text are never used in translations.
 
     Raises:
-        ConfigError: the model generates no targets.
+        ConfigError: the model cannot generate targets.
         CheckpointError: the tokenizer has more tokens than the model, or other ids of
             padding, begin or end.
 
@@ -116,14 +116,14 @@ class Translator:
     def from_pretrained(
         cls, folder: str | Path, *, device: str = "cpu", dtype: str = "float32"
     ) -> Translator:
-        """The model and the tokenizer of a folder.
+        """Loads the model and the tokenizer of a folder.
 
         Args:
-            folder: of ``evolving-attention translate train``, or of a checkpoint.
-            device, dtype: where and in which type the model computes.
+            folder: output of ``evolving-attention translate train``, or a checkpoint.
+            device, dtype: device and element type of the model.
 
         Raises:
-            CheckpointError: it cannot be read, or the two do not fit together.
+            CheckpointError: the folder cannot be read, or the two do not fit together.
         """
         model = AutoModelForSeq2SeqLM.from_pretrained(
             folder, device=device, dtype=dtype
@@ -143,28 +143,28 @@ class Translator:
         on_batch: Progress | None = None,
         **options: Unpack[GenerationOptions],
     ) -> list[str]:
-        """The translation of each text; a blank text stays empty.
+        """Returns the translation of each text; a blank text stays empty.
 
-        A text has the same translation alone, in any batch and in any order; a drawn
-        one (``do_sample=True``) with the same seed and the same number.
+        A text has the same translation alone, in any batch and in any order; with
+        ``do_sample=True`` this holds for the same seed and the same text number.
 
         Args:
             texts: a list of texts.
-            beam: number of beams, by default the model's ``generation_config``'s, else
-                5, with ``do_sample`` 1; 1: greedy search, or sampling.
+            beam: number of beams; default: the model's ``generation_config``, else 5,
+                or 1 with ``do_sample``. 1 means greedy search, or sampling.
             batch_size: texts that are translated together.
-            longer: of texts with more tokens than the model has positions:
+            longer: handling of texts with more tokens than the model has positions:
                 ``"error"`` or ``"cut"``.
-            prefixes: what each translation begins with, as text.
-            name: of the texts in messages, such as their file.
-            first_line: number of the first text in it. By default, text i has the
-                number first_line - 1 + i where sentences have numbers.
-            on_batch: called with the number of texts done and of new tokens so far.
+            prefixes: the beginning of each translation, as text.
+            name: name of the texts in messages, such as their file.
+            first_line: line number of the first text. By default, text i has the number
+                first_line - 1 + i where sentences are numbered.
+            on_batch: called with the numbers of texts and new tokens done so far.
             options: see :class:`GenerationOptions`.
 
         Raises:
             ConfigError: an option cannot be used.
-            InputError: something is no text.
+            InputError: a value is not text.
             DataError: a text is too long.
         """
         asked: Mapping[str, Any] = options
@@ -200,7 +200,7 @@ class Translator:
         on_batch: Progress | None = None,
         **options: Unpack[GenerationOptions],
     ) -> list[list[Translation]]:
-        """The ``num_return_sequences`` best or drawn translations of each text.
+        """Returns the ``num_return_sequences`` best or sampled translations of texts.
 
         Args:
             texts, beam, batch_size, longer, prefixes, name, first_line, on_batch: see
@@ -208,8 +208,8 @@ class Translator:
             options: see :class:`GenerationOptions`.
 
         Returns:
-            Of each text a list of :class:`Translation`, of beams best first; of a blank
-            text so many empty ones.
+            For each text a list of :class:`Translation`, sorted by score for beams; for
+            a blank text the same number of empty ones.
 
         Raises:
             ConfigError, InputError, DataError: as :meth:`translate`.
@@ -254,7 +254,7 @@ class Translator:
         found = [[blank] * max(copies, 1) for _ in texts]
         ended: list[bool] = []
         tokens = 0
-        for start in range(0, max(len(todo), 1), size):  # none: options are checked
+        for start in range(0, max(len(todo), 1), size):  # also checks options if empty
             part = todo[start : start + size]
             chosen["sentence_numbers"] = [numbers[i] for i in part]
             if prefixes is not None:
@@ -274,7 +274,7 @@ class Translator:
     def _chosen(
         self, where: str, beam: int | None, options: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The checked options with the number of beams."""
+        """Returns the checked options, including the number of beams."""
         for name, instead in (("num_beams", "beam"), ("decoder_input_ids", "prefixes")):
             if name in options:
                 raise ConfigError(
@@ -307,7 +307,7 @@ class Translator:
         return Translation(self._text(ids), found.scores[k], ids, scores, alignment)
 
     def _text(self, ids: list[int]) -> str:
-        """One line of text: tokens of bytes may spell a line end."""
+        """Returns one line of text; byte tokens may spell a line end."""
         known = [index for index in ids if index < len(self.tokenizer)]
         text: str = self.tokenizer.decode(known, skip_special_tokens=True)
         return text.translate(_NO_LINE_END).strip()
@@ -320,13 +320,13 @@ class Translator:
         batch_size: int = 32,
         longer: Longer = "error",
     ) -> TokenLoss:
-        """The mean loss of the tokens of given translations, without label smoothing.
+        """Returns the mean token loss of given translations, without label smoothing.
 
         Pairs with an empty side are left out.
 
         Args:
             sources, targets: sentences and their translations.
-            batch_size: pairs that are computed together.
+            batch_size: pairs per batch.
             longer: see :meth:`translate`.
         """
         text = ParallelText(

@@ -19,19 +19,19 @@ __all__ = ["read_log", "training_curves"]
 
 Log = str | os.PathLike[str] | Sequence[Mapping[str, Any]]
 
-# Values that an evaluation reports besides its metrics.
+# Values that an evaluation reports in addition to its metrics.
 _NOT_METRICS = ("runtime", "samples", "samples_per_second", "steps_per_second", "loss")
 
 
 def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Records of a JSON-lines log, or the ``log_history`` of a trainer_state.json.
+    """Reads a JSON-lines log, or the ``log_history`` of a trainer_state.json.
 
-    A folder means its ``log.jsonl``. An incomplete last line, left by a crash, is
+    A folder stands for its ``log.jsonl``. An incomplete last line, left by a crash, is
     ignored; anything else that is not JSON is an error.
 
     Raises:
         DataError: a line is not a JSON object.
-        InputError: there is no such file.
+        InputError: the file does not exist.
     """
     path = Path(path)
     path = path / "log.jsonl" if path.is_dir() else path
@@ -50,7 +50,7 @@ def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
         try:
             record = json.loads(line)
         except ValueError as error:
-            if number == len(lines):  # no line end: the write did not finish
+            if number == len(lines):  # no line end: the write was incomplete
                 break
             raise DataError(
                 f"not JSON ({error}): remove the line", str(path), number
@@ -62,7 +62,7 @@ def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def _series(records: Sequence[Mapping[str, Any]], key: str) -> tuple[list[float], ...]:
-    """Steps and values of the records that carry ``key``; each step once, its last."""
+    """Returns steps and values of records with ``key``; the last value of each step."""
     points = {
         float(record["step"]): float(record[key])
         for record in records
@@ -73,7 +73,7 @@ def _series(records: Sequence[Mapping[str, Any]], key: str) -> tuple[list[float]
 
 
 def _metrics(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
-    """Names of the evaluation metrics that occur in any run, in order."""
+    """Returns the names of evaluation metrics that occur in any run, in order."""
     names: dict[str, None] = {}
     for records in runs.values():
         for record in records:
@@ -86,12 +86,12 @@ def _metrics(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
 
 
 def _is_history(records: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether this is the ``history_`` of an estimator, a record for each epoch."""
+    """Whether this is an estimator's ``history_``, with a record for each epoch."""
     return bool(records) and all("epoch" in r and "step" not in r for r in records)
 
 
 def _by_epoch(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The records of an estimator's ``history_`` as those of a log."""
+    """Converts the records of an estimator's ``history_`` to those of a log."""
     return [
         {
             "step" if key == "epoch" else key.replace("validation_", "eval_"): value
@@ -116,14 +116,14 @@ def _panel(axes: Axes, title: str, unit: str) -> None:
 def training_curves(
     logs: Log | Mapping[str, Log], metrics: Sequence[str] | None = None
 ) -> Figure:
-    """Draw the loss of training and evaluation and the metrics over the steps.
+    """Draw training and evaluation loss and the metrics over the steps.
 
     Args:
         logs: a log (path of a run's folder, of a .jsonl or trainer_state.json file, or
             its records; or the ``history_`` of a time-series estimator, drawn over the
             epochs), or ``{"name of run": log}`` for several in one figure.
-        metrics: keys to draw besides the loss, for example ``["eval_f1"]``; None draws
-            every metric that the evaluations reported.
+        metrics: keys to draw in addition to the loss, for example ``["eval_f1"]``; None
+            draws every metric that the evaluations reported.
 
     Returns:
         A matplotlib figure with one panel for the loss and one per metric. Training is
@@ -185,7 +185,7 @@ def _line(
     *,
     dots: bool = False,
 ) -> int:
-    """Draw one series; returns 1 if there was anything to draw."""
+    """Draws one series; returns 1 if it has any values, else 0."""
     steps, values = _series(records, key)
     if not steps:
         return 0

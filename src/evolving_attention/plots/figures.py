@@ -1,4 +1,4 @@
-"""Common parts of all figures: a canvas without global state, colours, saving."""
+"""Shared parts of all figures: a canvas without global state, colours, saving."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLOURS = ("#2b5c8a", "#c8553d", "#3d8361", "#8a5a9e", "#b58a1b", "#4f4f57")
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """A white figure of the given size in inches, outside pyplot's global list.
+    """Returns a white figure of this size in inches, outside pyplot's global list.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -34,13 +34,13 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def save(figure: Figure, path: str | os.PathLike[str], dpi: int = 150) -> Path:
-    """Write a figure in the format of the suffix (png, svg, pdf); make missing folders.
+    """Write a figure in the suffix's format (png, svg, pdf); create missing folders.
 
-    The file is written atomically and has no date, so the same figure gives the same
-    bytes.
+    The file is written atomically and contains no date, so the same figure gives the
+    same bytes.
 
     Raises:
-        InputError: matplotlib cannot write the format of the suffix.
+        InputError: matplotlib cannot write the suffix's format.
     """
     path = Path(path)
     kind = path.suffix.lower().lstrip(".")

@@ -19,7 +19,7 @@ __all__ = ["node_attention"]
 
 _PANEL = 2.4  # inches
 _TITLE = 0.5
-_WIDEST = 7.0  # points, of the line of weight 1
+_WIDEST = 7.0  # points, width of a line of weight 1
 
 
 def node_attention(
@@ -31,24 +31,24 @@ def node_attention(
     head: int | None = None,
     title: str | None = None,
 ) -> Figure:
-    """Draw what a node sees: a panel for each layer, the node in its middle.
+    """Draw a node's attention: a panel for each layer, with the node in its centre.
 
-    The nodes that an edge comes from stand around it; the width of a line is the
-    weight of the edge, several edges of one pair together. The weight of the edge from
-    the node to itself stands under its number.
+    The source nodes of its edges are arranged around it. The width of a line is the
+    edge's weight; parallel edges of one pair are added. The weight of the edge from the
+    node to itself is written under its number.
 
     Args:
         edge_index: [2, edges], sources before targets, as ``attention_maps`` of
             ``ea.GraphNodeClassifier`` returns it.
-        maps: for each layer [edges, heads].
-        node: the number of the node.
+        maps: one [edges, heads] array per layer.
+        node: number of the node.
         classes: [nodes], for the colours; None: one colour.
         head: the head to draw; None: the mean of the heads.
-        title: above the panels.
+        title: title above the panels.
 
     Raises:
-        InputError: no edge enters the node, or there is no such head.
-        ShapeError: a map has other edges.
+        InputError: no edge enters the node, or the head does not exist.
+        ShapeError: a map has another number of edges.
         MissingExtraError: matplotlib is not installed.
 
     Example::
@@ -84,7 +84,7 @@ def node_attention(
 
 
 def _weights(given: ArrayLike, edges: int, head: int | None, layer: int) -> Any:
-    """One weight for each edge."""
+    """Returns one weight per edge."""
     array = np.asarray(given, dtype=np.float64)
     if array.ndim != 2 or len(array) != edges:
         raise ShapeError(

@@ -21,14 +21,14 @@ __all__ = ["attention_evolution", "layer_similarity"]
 
 Layers = Mapping[int, ArrayLike] | Sequence[ArrayLike]
 
-_COLOUR_MAP = "magma_r"  # perceptually uniform, light where there is no attention
+_COLOUR_MAP = "magma_r"  # perceptually uniform; light means no attention
 _COLUMNS = 6
-_LONGEST_LABEL = 14  # characters of a token that are shown
+_LONGEST_LABEL = 14  # maximum characters shown of a token
 _MARGIN_RIGHT, _TITLE_HEIGHT, _CAPTION, _GAP = 0.95, 0.68, 0.26, 0.14  # inches
 
 
 def layer_similarity(maps: Sequence[NDArray[np.floating]]) -> list[float]:
-    """Correlation of each layer's map with that of the previous layer.
+    """Returns the correlation of each layer's map with the previous layer's map.
 
     Args:
         maps: one ``[T, T]`` or ``[T, S]`` array per layer.
@@ -48,7 +48,7 @@ def layer_similarity(maps: Sequence[NDArray[np.floating]]) -> list[float]:
 def _one_map(
     name: str, layer: int, value: ArrayLike, head: int | None, shape: tuple[int, int]
 ) -> Any:
-    """The map of one layer, of this shape: the mean over heads, or one head."""
+    """Returns one layer's map with this shape: the mean over heads, or one head."""
     rows, columns = shape
     array = np.asarray(value, dtype=np.float64)
     where = f"[attention_evolution] {name!r}, layer {layer}: attention"
@@ -92,7 +92,7 @@ def _collect(
     head: int | None,
     shape: tuple[int, int],
 ) -> dict[str, dict[int, NDArray[np.float64]]]:
-    """``{model: {layer: map}}`` from any of the accepted forms."""
+    """Converts any of the accepted forms to ``{model: {layer: map}}``."""
     is_mapping = isinstance(attentions, Mapping)
     by_model = is_mapping and any(isinstance(key, str) for key in attentions)
     given: Any = attentions
@@ -103,7 +103,7 @@ def _collect(
         result[str(name)] = {
             int(i): _one_map(str(name), i, value, head, shape)
             for i, value in items
-            if value is not None  # a layer that was not asked for
+            if value is not None  # the layer was not requested
         }
     if not result or not all(result.values()):
         raise InputError(
@@ -114,21 +114,21 @@ def _collect(
 
 
 def _label_size(count: int, inches: float) -> tuple[int, float]:
-    """The interval between labelled tokens and the label size, for so many inches."""
+    """Returns the interval between labelled tokens, and the label size in points."""
     points = 72 * inches / count
-    step = int(np.ceil(6.0 / points))  # below 6 pt a label cannot be read
+    step = int(np.ceil(6.0 / points))  # labels below 6 pt are not readable
     return step, min(9.0, max(6.0, 0.88 * points * step))
 
 
 def _label_room(tokens: Sequence[str], inches: float) -> float:
-    """Inches that the longest token label needs next to a panel of so many inches."""
+    """Returns the inches that the longest token label needs next to a panel."""
     step, size = _label_size(len(tokens), inches)
     longest = max(len(_short(token)) for token in tokens[::step])
     return 0.1 + 0.62 * size / 72 * longest
 
 
 def _labels(axes: Axes, which: str, tokens: Sequence[str], inches: float) -> None:
-    """Token names along one axis, as large as the cells allow, thinned if needed."""
+    """Draws token labels along an axis, as large as cells allow, thinned if needed."""
     step, size = _label_size(len(tokens), inches)
     ticks = list(range(0, len(tokens), step))
     axis = getattr(axes, f"{which}axis")
@@ -157,27 +157,27 @@ def attention_evolution(
     """Draw the attention maps of one sentence or series, layer by layer.
 
     Rows of a map are queries, columns are keys; every row sums to 1. The number above a
-    map is its correlation with the map of the previous layer, which is higher where
-    evolving attention carries maps from layer to layer.
+    map is its correlation with the previous layer's map; it is higher if evolving
+    attention passes maps from layer to layer.
 
     Args:
         attentions: probabilities of one model, or ``{"vanilla": …, "evolving": …}`` for
-            several, one row each. Per model ``{layer: array}`` or a list of
+            several, with one row each. Each model has ``{layer: array}`` or a list of
             arrays; an array is ``[heads, T, T]``, ``[1, heads, T, T]`` or ``[T, T]``.
-        tokens: the T tokens, special ones included; for a series its time steps.
-        queries: of cross attention the target's tokens, which look at ``tokens``; then
-            an array is ``[heads, queries, tokens]``. None: the tokens themselves.
+        tokens: the T tokens, including special ones; for a series its time steps.
+        queries: for cross-attention the target's tokens, which attend to ``tokens``;
+            then an array is ``[heads, queries, tokens]``. None: the same as ``tokens``.
         head: one head, from 0; None draws the mean over heads.
-        title: line above the figure; None writes one.
-        highest: probability at the dark end of the colours; None takes the largest.
-        series: values [T, channels] to draw over the columns.
+        title: line above the figure; None: a default title.
+        highest: probability at the dark end of the colour scale; None: the largest one.
+        series: values [T, channels] to draw above the columns.
 
     Returns:
         A matplotlib figure; :func:`evolving_attention.plots.save` writes it.
 
     Raises:
         ShapeError: a map does not fit the tokens.
-        InputError: there are no tokens, no maps, or no such head.
+        InputError: there are no tokens or no maps, or the head does not exist.
         MissingExtraError: matplotlib is not installed.
 
     Example:
@@ -190,7 +190,7 @@ def attention_evolution(
     strip = 0.0 if values is None else HEIGHT
     layers = sorted({i for maps in models.values() for i in maps})
     columns = min(_COLUMNS, len(layers))
-    bands = -(-len(layers) // columns)  # long stacks go on below
+    bands = -(-len(layers) // columns)  # long stacks continue in further rows
     panel = 1.9 if columns > 2 else 2.8
     below = _label_room(tokens, panel)
     left = (0.42 if list(models) != [""] else 0.12) + _label_room(looking, panel)
@@ -229,7 +229,7 @@ def attention_evolution(
 def _texts(
     tokens: Sequence[str], queries: Sequence[str] | None
 ) -> tuple[list[str], list[str]]:
-    """Tokens of the columns and of the rows.
+    """Returns the tokens of the columns and of the rows.
 
     Raises:
         InputError: there are none.
@@ -245,20 +245,20 @@ def _texts(
 
 
 def _draw_map(axes: Axes, map: NDArray[np.float64], norm: Any) -> Any:
-    """One map in its square panel, whatever its shape."""
+    """Draws one map into its square panel, for any shape."""
     return axes.imshow(
         map, cmap=_COLOUR_MAP, norm=norm, interpolation="nearest", aspect="auto"
     )
 
 
 def _word(tokens: Sequence[Any], series: ArrayLike | None) -> str:
-    """The word for a row of a map: numbers and series have time steps, not tokens."""
+    """Returns the word for a map's row: numbers and series have time steps."""
     numbered = all(isinstance(token, (int, np.integer)) for token in tokens)
     return "time step" if numbered or series is not None else "token"
 
 
 def _name_row(figure: Figure, name: str, x: float, y: float) -> None:
-    """The model's name, upright at the left of its row."""
+    """Draws the model's name vertically at the left of its row."""
     figure.text(
         x,
         y,
@@ -274,7 +274,7 @@ def _name_row(figure: Figure, name: str, x: float, y: float) -> None:
 
 
 def _norm(highest: float) -> Any:
-    """Colours from 0, stretched at the low end, so that weak attention can be seen."""
+    """Returns a colour scale from 0, stretched at its low end for weak attention."""
     from matplotlib.colors import PowerNorm
 
     return PowerNorm(0.65, vmin=0.0, vmax=max(highest, 1e-6))
@@ -293,7 +293,7 @@ def _decorate(
     labels: tuple[Sequence[str], Sequence[str]],
     panel: float,
 ) -> None:
-    """Draw labels of rows and columns and thin white lines between the cells."""
+    """Draws row and column labels, and thin white lines between the cells."""
     axes.set_xticks([])
     axes.set_yticks([])
     for which, tokens in zip("yx", labels, strict=True):
@@ -317,9 +317,9 @@ def _finish(
     models: Mapping[str, Mapping[int, Any]],
     size: tuple[float, float],
 ) -> None:
-    """Draw the title, its explanation and the colour bar.
+    """Draws the title, its explanation and the colour bar.
 
-    ``shown`` is the head, or None for their mean, and the word for a row of a map.
+    ``shown`` is the head, or None for the mean of heads, and the word for a map's row.
     """
     (head, word), (width, height) = shown, size
     which = "mean over heads" if head is None else f"head {head}"

@@ -1,4 +1,4 @@
-"""Draws what one token of a picture sees of its patches, layer by layer."""
+"""Draws the attention of one token to a picture's patches, layer by layer."""
 
 from __future__ import annotations
 
@@ -29,23 +29,25 @@ def picture_attention(
     head: int | None = None,
     title: str | None = None,
 ) -> Figure:
-    """Draw the picture, and beside it where each layer looks: a panel for each.
+    """Draw the picture, and next to it each layer's attention, in one panel each.
 
-    A panel has a square for each patch, the darker the more the row's token attends to
-    it, white being 0 and the darkest the panel's greatest weight, which stands under
-    it as a share of the row. Tokens that stand in front of the patches are not drawn.
+    A panel has a square for each patch; the more the row's token attends to it, the
+    darker it is. White is 0 and the darkest colour is the panel's greatest weight,
+    which is written under it as a share of the row. Tokens before the patches are not
+    drawn.
 
     Args:
-        picture: [height, width] or [height, width, channels], of one channel or three.
-        maps: for each layer [heads, tokens, tokens], as one picture's
-            ``output_attentions`` are.
-        grid: patches of the picture: (rows, columns).
+        picture: [height, width] or [height, width, channels], with one or three
+            channels.
+        maps: for each layer [heads, tokens, tokens], from one picture's
+            ``output_attentions``.
+        grid: the picture's patches: (rows, columns).
         row: the token whose attention is drawn; 0 is the class token, if there is one.
         head: the head to draw; None: the mean of the heads.
-        title: above the panels.
+        title: title above the panels.
 
     Raises:
-        InputError: there is no such row or head.
+        InputError: the row or the head does not exist.
         ShapeError: the picture or a map has another shape.
         MissingExtraError: matplotlib is not installed.
 
@@ -87,7 +89,7 @@ def picture_attention(
 def _seen(
     given: ArrayLike, grid: tuple[int, int], row: int, head: int | None, layer: int
 ) -> Any:
-    """The row's weights of the patches, [rows, columns]."""
+    """Returns the row's attention to the patches, [rows, columns]."""
     array = np.asarray(given, dtype=np.float64)
     patches = grid[0] * grid[1]
     good = array.ndim == 3 and array.shape[1] == array.shape[2] >= patches

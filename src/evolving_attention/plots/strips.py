@@ -1,4 +1,4 @@
-"""A time series as a strip of lines over the columns of its attention maps."""
+"""Draws a time series as a strip of lines above the columns of its attention maps."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["HEIGHT", "draw_strip", "series_values"]
 
-HEIGHT = 0.62  # inches, with the gap below
+HEIGHT = 0.62  # inches, including the gap below
 
 
 def series_values(series: ArrayLike | None, steps: int) -> NDArray[np.float64] | None:
-    """The series as [steps, channels], or None.
+    """Returns the series as [steps, channels], or None.
 
     Raises:
-        ShapeError: it has another shape.
+        ShapeError: the series has another shape.
     """
     if series is None:
         return None
@@ -41,7 +41,7 @@ def draw_strip(
     box: tuple[float, float, float, float],
     values: NDArray[np.float64],
 ) -> None:
-    """Lines of all channels in ``box`` (left, bottom, width, height of the figure)."""
+    """Draws all channels in ``box`` (left, bottom, width, height of the figure)."""
     axes = figure.add_axes(box)
     few = values.shape[1] <= len(COLOURS)
     for channel in range(values.shape[1]):

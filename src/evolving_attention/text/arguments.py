@@ -1,4 +1,4 @@
-"""Arguments of a tokenizer call: options, texts and results, checked and converted."""
+"""Checks and converts the arguments of a tokenizer call: options, texts, results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PADDING: dict[Any, str | None] = {
     "longest": "longest",
     "max_length": "max_length",
 }
-#: What padding adds to the columns of a call, and the tokenizer's id to the first.
+#: Padding value of each column of a call; None: the id of the tokenizer's pad token.
 FILLED: dict[str, Any] = {
     "input_ids": None,
     "token_type_ids": 0,
@@ -72,7 +72,7 @@ def check_tensors(value: Any) -> None:
 def text_batch(
     text: Any, text_pair: Any, single: bool
 ) -> tuple[list[str], list[str] | None]:
-    """Lists of checked texts, from one text or a batch."""
+    """Returns lists of checked texts, from one text or a batch."""
     if single:
         if text_pair is not None and not isinstance(text_pair, str):
             raise InputError("text is one str but text_pair is not; give one str each")
@@ -119,7 +119,7 @@ def refuse_long(lengths: Sequence[int], limit: int, single: bool) -> None:
 
 
 def id_array(name: str, rows: list[list[Any]]) -> np.ndarray:
-    """Rows of numbers as [B, T]; of pairs, as offsets are, [B, T, 2]."""
+    """Converts rows of numbers to [B, T]; rows of pairs (offsets) to [B, T, 2]."""
     lengths = {len(row) for row in rows}
     if len(lengths) > 1:
         raise InputError(
@@ -132,7 +132,7 @@ def id_array(name: str, rows: list[list[Any]]) -> np.ndarray:
 
 
 def as_columns(encoded: Any) -> dict[str, list[Any]]:
-    """Columns of lists from rows, or from columns of lists or arrays."""
+    """Returns columns of lists, from rows or from columns of lists or arrays."""
     if isinstance(encoded, Mapping):
         columns = {name: list(values) for name, values in encoded.items()}
     else:
@@ -163,7 +163,7 @@ def as_columns(encoded: Any) -> dict[str, list[Any]]:
 
 
 def value_array(name: str, values: list[Any]) -> np.ndarray:
-    """A column that is not padded as an array of numbers."""
+    """Converts a column without padding to an array of numbers."""
     try:
         array = np.asarray(values)
     except ValueError:  # rows of unequal length
@@ -176,7 +176,7 @@ def value_array(name: str, values: list[Any]) -> np.ndarray:
 
 
 def check_text(value: Any, where: str, limit: int) -> str:
-    """Return ``value`` if it is text the library can take, else InputError."""
+    """Return ``value`` if it is text that the library accepts; else InputError."""
     if not isinstance(value, str):
         raise InputError(
             f"{where} is {type(value).__name__} {value!r:.40}; expected text (str)"

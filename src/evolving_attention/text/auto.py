@@ -37,7 +37,7 @@ _ROBERTA_TOKENS = {
     "mask": "<mask>",
 }
 _T5_TOKENS = {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"}
-_UNKNOWN_LENGTH = 10**9  # larger values in a file mean "not known"
+_UNKNOWN_LENGTH = 10**9  # a larger value in a file means "not known"
 _NO_TYPE_IDS = ("roberta", "gpt2", "t5", "distilbert", "bart")
 
 
@@ -55,7 +55,7 @@ class AutoTokenizer:
         use_fast: bool = True,
         **overrides: Any,
     ) -> Tokenizer:
-        """The tokenizer in a folder, an installed package, or on the Hub.
+        """Loads the tokenizer of a folder, of an installed package, or from the Hub.
 
         Reads tokenizer.json, else vocab.txt (BERT's WordPiece), else vocab.json with
         merges.txt (RoBERTa's byte-level BPE), else spiece.model (T5's SentencePiece);
@@ -133,7 +133,7 @@ def _settings(folder: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _special_tokens(backend: Any, settings: Mapping[str, Any]) -> dict[str, str]:
-    """Special tokens by name: the configured and the usual ones, if they exist."""
+    """Returns special tokens by name: configured and usual ones that exist."""
     has = backend.token_to_id
     custom = _ROBERTA_TOKENS
     if has("[CLS]") is not None:
@@ -153,7 +153,7 @@ def _special_tokens(backend: Any, settings: Mapping[str, Any]) -> dict[str, str]
 def _class_name(
     settings: Mapping[str, Any], model: Mapping[str, Any], special: Mapping[str, str]
 ) -> str:
-    """Hugging Face's class name: as configured, else by model type or tokens."""
+    """Returns Hugging Face's class name: configured, or by model type or tokens."""
     name = settings.get("tokenizer_class")
     if isinstance(name, str) and name != "PreTrainedTokenizerFast":
         return name.removesuffix("Fast")
@@ -176,12 +176,12 @@ def _class_name(
 def _max_length(
     settings: Mapping[str, Any], model: Mapping[str, Any], kind: str
 ) -> int | None:
-    """Longest sequence: as configured, else from the model's position table."""
+    """Returns the longest sequence: as configured, else from the position table."""
     length = settings.get("model_max_length")
     if isinstance(length, (int, float)) and 0 < length < _UNKNOWN_LENGTH:
         return int(length)
     length = model.get("max_position_embeddings")
     if type(length) is not int or length < 1:
         return None
-    # RoBERTa's positions begin after the padding id.
+    # RoBERTa's position numbers begin after the padding id.
     return length - 2 if kind.lower().startswith("roberta") else length

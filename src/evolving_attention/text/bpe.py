@@ -21,14 +21,13 @@ def train_bpe(
     lowercase: bool = False,
     model_max_length: int | None = None,
 ) -> Tokenizer:
-    """A tokenizer whose tokens are the most frequent pieces of these texts.
+    """Trains a tokenizer whose tokens are the most frequent pieces of these texts.
 
-    Tokens are sequences of bytes inside words with the space before them, so no text
-    has an unknown character, and decoding gives the text back. Encoding ends with the
-    end token.
+    Tokens are byte sequences inside words, including the space before a word, so every
+    text can be encoded and decoding restores it. Encoding ends with the end token.
 
     Args:
-        texts: sentences; of both languages for a joint vocabulary.
+        texts: sentences; for a joint vocabulary, those of both languages.
         vocab_size: number of tokens, at least 259; short texts give fewer.
         lowercase: whether all text is lower-cased.
         model_max_length: longest sequence of the model.

@@ -56,11 +56,11 @@ def read_json(path: Path, limit: int = MAX_SETTINGS_BYTES) -> Any:
 
 
 def from_json(path: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
-    """The tokenizer of a tokenizer.json.
+    """Builds the tokenizer of a tokenizer.json.
 
-    Truncation and padding stored in the file are ignored: they are arguments of each
-    call here. Where the two differ, BERT's normalizer follows ``settings``
-    (tokenizer_config.json).
+    Truncation and padding stored in the file are ignored: here they are arguments of
+    each call. Where file and ``settings`` (tokenizer_config.json) differ, BERT's
+    normalizer follows ``settings``.
     """
     from tokenizers import Tokenizer, normalizers
 
@@ -83,13 +83,14 @@ def from_json(path: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
 
 
 def _check_added_tokens(raw: bytes, path: Path) -> None:
-    """Refuse a file whose normalizer is too slow for its own added tokens.
+    """Refuse a file whose normalizer is too slow for the file's own added tokens.
 
-    The library normalizes these while it builds the tokenizer, and holds the GIL.
+    The library normalizes these tokens while it builds the tokenizer, and holds the
+    GIL.
     """
     from tokenizers import Tokenizer
 
-    # As it is written, or with letters escaped.
+    # Literal, or with escaped letters.
     if re.search(rb"Regex|\\u00[4-7]", raw) is None:
         return
     try:
@@ -97,7 +98,7 @@ def _check_added_tokens(raw: bytes, path: Path) -> None:
         texts = [t["content"] for t in value["added_tokens"] if t.get("normalized")]
         normalizer = value["normalizer"]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return  # the library says what is wrong
+        return  # the library's error message names the problem
     if normalizer is None or not texts:
         return
     model = {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}
@@ -124,7 +125,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def from_vocab(path: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
-    """BERT's WordPiece from vocab.txt: one token per line, its id is the line - 1.
+    """Builds BERT's WordPiece from vocab.txt: one token per line, id = line - 1.
 
     Lower-casing follows ``do_lower_case``; if it is not set, a vocabulary with capital
     letters is cased (lower-casing would make those tokens unreachable).
@@ -184,7 +185,7 @@ def from_vocab(path: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
 def from_bpe_files(
     vocab_path: Path, merges_path: Path, settings: Mapping[str, Any]
 ) -> tokenizers.Tokenizer:
-    """RoBERTa's byte-level BPE from vocab.json and merges.txt."""
+    """Builds RoBERTa's byte-level BPE from vocab.json and merges.txt."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from tokenizers.processors import RobertaProcessing
 
@@ -218,7 +219,7 @@ def from_bpe_files(
         mask = names["mask_token"]
         result.add_special_tokens(
             [
-                # RoBERTa's mask swallows the space before it.
+                # RoBERTa's mask token includes the space before it.
                 AddedToken(token, lstrip=token == mask, normalized=False)
                 for token in names.values()
                 if token in vocab

@@ -1,4 +1,4 @@
-"""T5's tokenizer from a spiece.model: the library sentencepiece behind our face."""
+"""T5's tokenizer from a spiece.model: sentencepiece behind the library's interface."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from evolving_attention.text.build import MAX_FILE_BYTES
 __all__ = ["SpieceTokenizer", "from_spiece"]
 
 _SPACE = "▁"
-_EXTRA = 100  # sentinels of T5, if tokenizer_config.json does not say
+_EXTRA = 100  # T5's number of sentinels if tokenizer_config.json does not give one
 
 
 @dataclass
 class _Encoding:
-    """What the tokenizers library returns of a text or pair, as far as it is used."""
+    """The used part of a tokenizers library encoding, for one text or pair."""
 
     ids: list[int]
     tokens: list[str]
@@ -33,12 +33,12 @@ class _Encoding:
 
     @property
     def type_ids(self) -> list[int]:
-        """T5 has one type of token."""
+        """Token types; T5 has only one."""
         return [0] * len(self.ids)
 
 
 def from_spiece(path: Path, settings: Mapping[str, Any]) -> SpieceTokenizer:
-    """T5's tokenizer: SentencePiece's ids, with sentinels behind the file's pieces.
+    """Builds T5's tokenizer: SentencePiece's ids, followed by the sentinels.
 
     ``extra_ids`` of tokenizer_config.json is the number of sentinels; <extra_id_0> has
     the largest id.
@@ -76,17 +76,17 @@ def from_spiece(path: Path, settings: Mapping[str, Any]) -> SpieceTokenizer:
 class SpieceTokenizer:
     """A SentencePiece model with T5's sentinels and end token.
 
-    It has those methods of ``tokenizers.Tokenizer`` that :class:`.Tokenizer` calls.
-    Special tokens in a text stand for themselves; SentencePiece encodes what lies
-    between them, each part for itself.
+    Has those methods of ``tokenizers.Tokenizer`` that :class:`.Tokenizer` calls.
+    Special tokens in a text keep their own ids; SentencePiece encodes the parts between
+    them separately.
 
     Args:
         model: a loaded ``SentencePieceProcessor``.
         extra: number of sentinels.
-        end: the token at the end of each text.
+        end: the token that ends each text.
     """
 
-    # What files of the tokenizers library may have; this one has no such parts.
+    # Optional parts of the tokenizers library's interface; this tokenizer has none.
     model = normalizer = pre_tokenizer = decoder = None
 
     def __init__(self, model: Any, extra: int, end: str) -> None:
@@ -105,29 +105,29 @@ class SpieceTokenizer:
     # --- vocabulary -------------------------------------------------------------
 
     def get_vocab_size(self, with_added_tokens: bool = True) -> int:
-        """Number of pieces and sentinels."""
+        """Returns the number of pieces and sentinels."""
         return len(self._pieces)
 
     def get_vocab(self, with_added_tokens: bool = True) -> dict[str, int]:
-        """Piece or sentinel to id."""
+        """Returns the ids of pieces and sentinels."""
         return dict(self.ids)
 
     def token_to_id(self, token: str) -> int | None:
-        """The id, or None."""
+        """Returns the id, or None."""
         return self.ids.get(token)
 
     def id_to_token(self, index: int) -> str | None:
-        """The piece or sentinel, or None."""
+        """Returns the piece or sentinel, or None."""
         return self._pieces[index] if 0 <= index < len(self._pieces) else None
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
-        """The end tokens."""
+        """Returns the number of end tokens: one per text."""
         return 2 if pair else 1
 
     # --- text to ids ------------------------------------------------------------
 
     def enable_truncation(self, limit: int, strategy: str) -> None:
-        """Truncate what is encoded to so many tokens."""
+        """Truncate encoded texts to ``limit`` tokens."""
         self._limit = (limit, strategy)
 
     def no_truncation(self) -> None:
@@ -137,13 +137,13 @@ class SpieceTokenizer:
     def encode_batch(
         self, batch: Sequence[Any], add_special_tokens: bool = True
     ) -> list[_Encoding]:
-        """Encode texts, or pairs of them, with their places in the text."""
+        """Encode texts or pairs, with each token's character span in the text."""
         return self._encoded(batch, add_special_tokens, places=True)
 
     def encode_batch_fast(
         self, batch: Sequence[Any], add_special_tokens: bool = True
     ) -> list[_Encoding]:
-        """Encode texts, or pairs of them; the places are all (0, 0)."""
+        """Encode texts or pairs; the character spans are all (0, 0)."""
         return self._encoded(batch, add_special_tokens, places=False)
 
     def _encoded(
@@ -161,7 +161,7 @@ class SpieceTokenizer:
     def _rows(
         self, texts: Sequence[str], places: bool
     ) -> Iterator[list[tuple[int, tuple[int, int]]]]:
-        """(id, place in the text) of each token of each text."""
+        """Yields (id, character span) of each token, text by text."""
         parts = [self._parts.split(text) for text in texts]
         plain = [part for row in parts for part in row[::2]]
         found: Iterator[Any]
@@ -188,7 +188,7 @@ class SpieceTokenizer:
             yield tokens
 
     def _joined(self, rows: list[Any], special: bool) -> _Encoding:
-        """One text or pair, truncated, each with the end token behind it."""
+        """Encodes one text or pair, truncated, each text followed by the end token."""
         cut = False
         if self._limit is not None:
             limit, strategy = self._limit
@@ -211,7 +211,7 @@ class SpieceTokenizer:
     def decode_batch(
         self, rows: Sequence[Sequence[int]], skip_special_tokens: bool = True
     ) -> list[str]:
-        """The text of each row of ids."""
+        """Returns the text of each row of ids."""
         return [self._decoded(row, skip_special_tokens) for row in rows]
 
     def _decoded(self, row: Sequence[int], skip: bool) -> str:
@@ -228,7 +228,7 @@ class SpieceTokenizer:
     # --- files ------------------------------------------------------------------
 
     def files(self) -> dict[str, bytes]:
-        """The files it is read from, by name."""
+        """Returns the files from which the tokenizer can be loaded, by name."""
         return {"spiece.model": self._processor.serialized_model_proto()}
 
 
@@ -237,10 +237,10 @@ def _is_text(one: Any) -> bool:
 
 
 def _kept(lengths: list[int], room: int, strategy: str) -> list[int]:
-    """How many tokens of each text stay, as the tokenizers library has it.
+    """Returns the tokens kept of each text, by the tokenizers library's rule.
 
     Raises:
-        InputError: the text that alone may be truncated is too short.
+        InputError: the only text that may be truncated is too short.
     """
     above = sum(lengths) - room
     if above <= 0:

@@ -1,8 +1,9 @@
-"""Limits the time of regular expressions that a tokenizer file brings along.
+"""Limits the time of regular expressions that a tokenizer file contains.
 
-The library ends a search after ten million steps, but searches at every character: a
-hostile expression can take hours for one text. Its work cannot be interrupted, so it
-runs in a thread that is left behind; the library runs these calls without the GIL.
+The library ends one search after ten million steps, but searches at every character: a
+hostile expression can take hours for one text. The search cannot be interrupted, so it
+runs in a thread that is abandoned on timeout; the library runs these calls without the
+GIL.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ if TYPE_CHECKING:
 __all__ = ["TimeLimit", "has_regex"]
 
 SECONDS = 10.0
-CHARACTERS_PER_SECOND = 20_000  # usual expressions take a million
+CHARACTERS_PER_SECOND = 20_000  # ordinary expressions process a million
 
 _Result = TypeVar("_Result")
 
 
 def has_regex(backend: Any) -> bool:
-    """Whether a tokenizer has regular expressions of its own."""
+    """Whether a tokenizer contains its own regular expressions."""
     parts = (backend.normalizer, backend.pre_tokenizer, backend.decoder)
-    # What pickle takes is the part as JSON, whose quotes in values are escaped.
+    # The pickled state of a part is JSON; quotes inside its values are escaped.
     return any(b'{"Regex":' in p.__getstate__() for p in parts if p is not None)
 
 
 class TimeLimit:
-    """Runs calls; while ``on``, each in a thread and for a limited time.
+    """Runs calls; if ``on``, each in a thread and for a limited time.
 
     Args:
-        on: whether the calls are not to be trusted.
+        on: whether the calls are untrusted.
         kind: the class of the error.
-        what: what is too slow, for the message.
+        what: the slow part, for the message.
     """
 
     def __init__(self, on: bool, kind: type[Error], what: str) -> None:
@@ -48,10 +49,11 @@ class TimeLimit:
         return {**vars(self), "_late": None}
 
     def run(self, work: Callable[[], _Result], characters: int) -> _Result:
-        """The result of ``work()`` on so many characters of text.
+        """Returns the result of ``work()`` on this many characters of text.
 
         Raises:
-            Error: of class ``kind``: it takes too long, or an earlier call still runs.
+            Error: of class ``kind``: the call takes too long, or an earlier one still
+                runs.
         """
         if not self.on:
             return work()
@@ -64,14 +66,14 @@ class TimeLimit:
         def job() -> None:
             try:
                 results.append(work())
-            except BaseException as error:  # panics derive from it
+            except BaseException as error:  # Rust panics derive from it
                 errors.append(error)
 
         thread = threading.Thread(target=job, name="tokenizer", daemon=True)
         thread.start()
         try:
             thread.join(seconds)
-        finally:  # also of Ctrl-C
+        finally:  # also after Ctrl-C
             if thread.is_alive():
                 self._late = thread
         if errors:

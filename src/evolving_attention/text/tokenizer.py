@@ -1,7 +1,7 @@
-"""The tokenizer object: Hugging Face's call conventions over tokenizers' libraries.
+"""The tokenizer object: Hugging Face's call conventions over the tokenizer libraries.
 
 The library does the work; this file converts arguments, pads, and converts every error
-to one of ours.
+to one of this package.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SPECIAL_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 class Encoded(dict[str, Any]):
     """The result of a call: a dict whose keys are also attributes (``out.input_ids``).
 
-    ``truncated`` holds for each text whether it was truncated.
+    ``truncated`` says for each text whether it was truncated.
     """
 
     truncated: Sequence[bool] = ()
@@ -58,7 +58,7 @@ class Encoded(dict[str, Any]):
 
 
 class Tokenizer:
-    """Text to token ids and back; made by ``AutoTokenizer.from_pretrained``.
+    """Converts text to token ids and back; see ``AutoTokenizer.from_pretrained``.
 
     Args:
         backend: a tokenizer of the library tokenizers, or of sentencepiece.
@@ -109,14 +109,14 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Number of tokens of the model's vocabulary, without added tokens."""
+        """Number of tokens in the model's vocabulary, without added tokens."""
         return self._backend.get_vocab_size(with_added_tokens=False)
 
     def __len__(self) -> int:
         return self._backend.get_vocab_size(with_added_tokens=True)
 
     def get_vocab(self) -> dict[str, int]:
-        """Token to id, added tokens included."""
+        """Returns the id of each token, including added tokens."""
         return self._backend.get_vocab(with_added_tokens=True)
 
     def __getattr__(self, name: str) -> Any:
@@ -141,11 +141,11 @@ class Tokenizer:
         return sorted(ids)
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
-        """Number of special tokens added to a sequence (or a pair)."""
+        """Returns the number of special tokens added to a sequence (or a pair)."""
         return self._backend.num_special_tokens_to_add(pair)
 
     def convert_ids_to_tokens(self, ids: Any) -> Any:
-        """Tokens of ids (a list, an array, or one id).
+        """Returns the tokens of ids (a list, an array, or one id).
 
         Raises:
             InputError: an id is not in the vocabulary.
@@ -155,7 +155,7 @@ class Tokenizer:
         return [self._token_of(index, f"ids[{i}]") for i, index in enumerate(ids)]
 
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
-        """Ids of tokens (a list or one token); unknown ones give ``unk_token_id``."""
+        """Returns ids of tokens (a list or one); unknown ones give ``unk_token_id``."""
         if isinstance(tokens, str):
             index = self._backend.token_to_id(tokens)
             return self.unk_token_id if index is None else index
@@ -171,7 +171,7 @@ class Tokenizer:
         return token
 
     def fingerprint(self) -> str:
-        """A hash of what decides the ids of a text, special tokens included."""
+        """A hash of everything that determines the ids, including special tokens."""
         with self._lock:
             self._backend.no_truncation()
             self._truncation = None
@@ -205,12 +205,12 @@ class Tokenizer:
                 "max_length".
             truncation: False, True or "longest_first", "only_first", "only_second".
             max_length: longest result; by default ``model_max_length``.
-            pad_to_multiple_of: pad on to a multiple of this.
+            pad_to_multiple_of: pad the length up to a multiple of this.
             return_tensors: None for lists, "np" for int64 arrays [B, T].
             return_token_type_ids: None: if the model needs them.
             return_attention_mask: whether to return it (1 token, 0 padding).
-            return_offsets_mapping: also ``offset_mapping``: for each token the
-                characters (begin, end) of its text; (0, 0) of special tokens.
+            return_offsets_mapping: also return ``offset_mapping``: for each token the
+                character range (begin, end) in its text; (0, 0) for special tokens.
 
         Returns:
             ``input_ids``, ``token_type_ids`` (models that have them) and
@@ -262,22 +262,23 @@ class Tokenizer:
         pad_to_multiple_of: int | None = None,
         return_tensors: str | None = None,
     ) -> Encoded:
-        """Rows that were encoded one by one as a batch of one length.
+        """Pads rows that were encoded separately into one batch.
 
-        What transformers' collators call; a Trainer without a collator pads by itself.
+        transformers' collators call this; a Trainer without a collator pads the batch
+        itself.
 
         Args:
             encoded_inputs: a list of rows, ``[{"input_ids": [...], "label": 1}, …]``,
-                or columns, ``{"input_ids": [[...], …]}``. Other keys than a call
-                gives (labels) are gathered as they are.
+                or columns, ``{"input_ids": [[...], …]}``. Keys that a call does not
+                return (labels) are collected unchanged.
             padding: as in a call.
             max_length: with ``padding="max_length"``; by default ``model_max_length``.
-            pad_to_multiple_of: pad on to a multiple of this.
+            pad_to_multiple_of: pad the length up to a multiple of this.
             return_tensors: None for lists, "np" for arrays.
 
         Raises:
             InputError: there are no rows or no ``input_ids``, the rows have different
-                keys, or are to be arrays and have different lengths.
+                keys, or rows of different lengths are requested as arrays.
             ConfigError: an option is unknown, or there is no pad token.
 
         Example:
@@ -302,11 +303,11 @@ class Tokenizer:
         return Encoded(columns)
 
     def encode(self, text: str, text_pair: str | None = None, **options: Any) -> Any:
-        """Only the ids of one text or pair; options as in a call."""
+        """Returns only the ids of one text or pair; options as in a call."""
         return self(text, text_pair, **options)["input_ids"]
 
     def tokenize(self, text: str, text_pair: str | None = None) -> list[str]:
-        """Tokens of a text, without special tokens."""
+        """Returns the tokens of a text, without special tokens."""
         ids = self._encode(
             *text_batch(text, text_pair, True),
             add_special=False,
@@ -344,7 +345,7 @@ class Tokenizer:
         characters = sum(map(len, texts)) + sum(map(len, pairs or ()))
 
         def encode() -> list[tokenizers.Encoding]:
-            backend = self._backend  # the fast one leaves the offsets out
+            backend = self._backend  # the fast call leaves the offsets out
             run = backend.encode_batch if offsets else backend.encode_batch_fast
             return run(batch, add_special_tokens=add_special)
 
@@ -387,7 +388,7 @@ class Tokenizer:
     # --- ids to text ------------------------------------------------------------
 
     def decode(self, token_ids: Any, skip_special_tokens: bool = False) -> str:
-        """Text of one sequence of ids."""
+        """Returns the text of one sequence of ids."""
         ids = np.asarray(token_ids).reshape(-1).tolist()
         for position, index in enumerate(ids):
             self._token_of(index, f"token_ids[{position}]")
@@ -400,7 +401,7 @@ class Tokenizer:
     def batch_decode(
         self, sequences: Sequence[Any], skip_special_tokens: bool = False
     ) -> list[str]:
-        """Texts of several sequences of ids."""
+        """Returns the texts of several sequences of ids."""
         return [self.decode(ids, skip_special_tokens) for ids in sequences]
 
     # --- files ------------------------------------------------------------------
@@ -408,8 +409,9 @@ class Tokenizer:
     def save_pretrained(self, save_directory: str | Path) -> list[str]:
         """Write tokenizer.json, tokenizer_config.json and special_tokens_map.json.
 
-        A tokenizer of a spiece.model writes that in place of tokenizer.json. The folder
-        loads here and in transformers. Returns the paths written.
+        A tokenizer loaded from spiece.model writes that file instead of tokenizer.json.
+        The folder loads here and in transformers. Returns the paths of the written
+        files.
 
         Raises:
             CheckpointError: the folder is a file, or cannot be written.
@@ -439,12 +441,12 @@ class Tokenizer:
         }
         for name, content in files.items():
             write_bytes(folder / name, content)
-        if "tokenizer.json" not in files:  # an older one would be read first
+        if "tokenizer.json" not in files:  # an older file would be read first
             (folder / "tokenizer.json").unlink(missing_ok=True)
         return [str(folder / name) for name in files]
 
     def _own_files(self) -> dict[str, bytes]:
-        """The files of the vocabulary, by name."""
+        """Returns the files of the vocabulary, by name."""
         if isinstance(self._backend, SpieceTokenizer):
             return self._backend.files()
         return {"tokenizer.json": self._backend.to_str(pretty=True).encode("utf-8")}

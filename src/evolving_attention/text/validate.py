@@ -1,4 +1,4 @@
-"""Checks of a tokenizer that the tokenizers library has built from untrusted files.
+"""Checks tokenizers that the tokenizers library has built from untrusted files.
 
 The library refuses most damaged files itself. It accepts some of them and computes
 wrong or random ids: these checks inspect the built tokenizer, so they cover every file
@@ -21,11 +21,11 @@ MAX_ID = 10_000_000
 
 
 def check_backend(backend: Any, file: str) -> None:
-    """Refuse a tokenizer whose ids are not those of its vocabulary, or are random.
+    """Refuse a tokenizer whose ids do not match its vocabulary, or are random.
 
     Args:
-        backend: the tokenizer that the library has built, or one of its interface.
-        file: its file, for messages.
+        backend: the tokenizer built by the library, or an object with its interface.
+        file: the tokenizer's file, for messages.
 
     Raises:
         CheckpointError: ids are too large or shared, the unknown token or a special

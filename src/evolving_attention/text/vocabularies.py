@@ -29,7 +29,7 @@ _ROBERTA = {
     "unk": "<unk>",
     "mask": "<mask>",
 }
-_LETTERS = 1000  # most different characters of WordPiece, the most frequent ones
+_LETTERS = 1000  # most characters in WordPiece's alphabet, by frequency
 
 
 def train_wordpiece(
@@ -39,7 +39,7 @@ def train_wordpiece(
     lowercase: bool = True,
     model_max_length: int | None = None,
 ) -> Tokenizer:
-    """BERT's kind of tokenizer, trained on these texts.
+    """Trains a BERT-style WordPiece tokenizer on these texts.
 
     Words are split at spaces and punctuation, and then into the most frequent pieces;
     pieces inside a word begin with ``##``. Characters that are not among the 1000 most
@@ -73,8 +73,8 @@ def train_wordpiece(
     learner = Backend(models.WordPiece(unk_token=_BERT["unk"]))
     learner.normalizer = normalizer
     learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    # Without the ids of the letters, the library would number those inside words by
-    # the order of a hash map, and break ties between merges by these numbers.
+    # Without explicit ids of the letters, the library would number the letters inside
+    # words in hash map order, and break ties between merges by these numbers.
     inside = [f"##{letter}" for letter in letters]
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
@@ -111,11 +111,11 @@ def train_byte_bpe(
     lowercase: bool = False,
     model_max_length: int | None = None,
 ) -> Tokenizer:
-    """RoBERTa's kind of tokenizer, trained on these texts.
+    """Trains a RoBERTa-style byte-level BPE tokenizer on these texts.
 
-    Tokens are the most frequent sequences of bytes inside words with the space before
-    them, so that no text has an unknown character. Ids 0 to 4 are
-    ``<s> <pad> </s> <unk> <mask>``.
+    Tokens are the most frequent byte sequences inside words, including the space before
+    a word, so no text has an unknown character. Ids 0 to 4 are ``<s> <pad> </s> <unk>
+    <mask>``.
 
     Args:
         texts: lines of text.
@@ -146,7 +146,7 @@ def train_byte_bpe(
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     special = [
-        # the mask takes the space before it
+        # the mask token includes the space before it
         AddedToken(token, lstrip=name == "mask", normalized=False, special=True)
         for name, token in _ROBERTA.items()
     ]
@@ -170,7 +170,7 @@ def train_byte_bpe(
 
 
 def _letters(texts: Iterable[str], normalizer: Any, most: int) -> list[str]:
-    """The most frequent characters of normalized texts, in order."""
+    """Returns the most frequent characters of normalized texts, in order."""
     given: Counter[str] = Counter()
     for text in texts:
         given.update(text)
@@ -198,7 +198,7 @@ def _train(
     trainer: Any,
     start: int,
 ) -> None:
-    """Train on the texts; ``start``: tokens that are there without any text."""
+    """Train on the texts; ``start``: number of tokens that exist without any text."""
     with guard(InputError, "the tokenizer cannot be trained"):
         backend.train_from_iterator(texts, trainer)
     if backend.get_vocab_size() <= start:

@@ -28,21 +28,21 @@ def train_word_level(
     split: Split = "punctuation",
     model_max_length: int | None = None,
 ) -> Tokenizer:
-    """A tokenizer whose tokens are the most frequent words of these texts.
+    """Trains a tokenizer whose tokens are the most frequent words of these texts.
 
-    All other words become ``[UNK]``. A text has no special tokens; a pair is ``words
-    [SEP] words`` with the token types 0 up to ``[SEP]`` and 1 behind it (Predictive
-    Attention Transformer, appendix B.2.1). Ids 0 to 2 are ``[PAD] [UNK] [SEP]``; the
-    words follow, the most frequent ones first, and of equally frequent ones in the
+    All other words become ``[UNK]``. A single text gets no special tokens; a pair is
+    encoded as ``words [SEP] words`` with token type 0 up to ``[SEP]`` and 1 after it
+    (Predictive Attention Transformer, appendix B.2.1). Ids 0 to 2 are ``[PAD] [UNK]
+    [SEP]``; the words follow by descending frequency, equally frequent ones in the
     order of their characters.
 
     Args:
         texts: lines of text.
-        vocab_size: most tokens, special ones included.
+        vocab_size: maximum number of tokens, including special ones.
         min_count: words that are rarer than this are left out.
         lowercase: whether all text is lower-cased.
-        split: at spaces and punctuation, or at spaces alone, for texts that somebody
-            has already split into words.
+        split: at spaces and punctuation, or only at spaces, for texts that are already
+            split into words.
         model_max_length: longest sequence of the model.
 
     Raises:
@@ -91,7 +91,7 @@ def train_word_level(
 
 
 def _untrained(lowercase: bool, split: Split) -> tokenizers.Tokenizer:
-    """A tokenizer without words."""
+    """Builds a tokenizer without words."""
     from tokenizers import Tokenizer as Backend
     from tokenizers import models, normalizers, pre_tokenizers
 
@@ -101,7 +101,7 @@ def _untrained(lowercase: bool, split: Split) -> tokenizers.Tokenizer:
             "choose one"
         )
     backend = Backend(models.WordLevel(unk_token=_SPECIAL["unk"]))
-    # Words of GloVe keep their accents.
+    # The words of GloVe keep their accents.
     backend.normalizer = normalizers.BertNormalizer(
         lowercase=lowercase, strip_accents=False
     )

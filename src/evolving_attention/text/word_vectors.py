@@ -1,8 +1,8 @@
-"""Vectors of words: GloVe's text format, or the embedding table of a checkpoint.
+"""Word vectors: GloVe's text format, or the embedding table of a checkpoint.
 
-A row of the file is a word and its numbers, with spaces between them; word2vec's text
-format begins with a line of two numbers, rows and width. A file of two million words is
-read row by row, and only the words of a vocabulary are kept.
+A row of the file is a word and its numbers, separated by spaces; word2vec's text format
+begins with a line of two numbers, rows and width. A file of two million words is read
+row by row, and only the words of a vocabulary are kept.
 
 Source of the format: Pennington et al., GloVe, EMNLP 2014; Mikolov et al., word2vec,
 2013.
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _TABLES = ("embeddings.word_embeddings.weight", "shared.weight")
-_BATCH = 4096  # words that are tokenised together
+_BATCH = 4096  # words tokenised in one call
 
 
 class WordTable(NamedTuple):
@@ -39,7 +39,8 @@ class WordTable(NamedTuple):
 
     Attributes:
         values: float32 [V, D].
-        known: bool [V], the rows that are vectors of their word; the others are drawn.
+        known: bool [V], true where a row is the vector of its word; other rows are
+            random.
     """
 
     values: np.ndarray
@@ -52,10 +53,11 @@ class WordVectors:
     Args:
         words: N different words.
         vectors: float32 [N, D], finite.
-        source: where they come from, for messages.
+        source: where the vectors come from, for messages.
 
     Raises:
-        ShapeError: there is no vector, or not one for each word.
+        ShapeError: there is no vector, or the number of vectors is not that of the
+            words.
 
     Example::
 
@@ -88,7 +90,7 @@ class WordVectors:
 
     @property
     def width(self) -> int:
-        """Numbers of a vector, D."""
+        """Length of a vector, D."""
         return int(self.vectors.shape[1])
 
     def __len__(self) -> int:
@@ -105,7 +107,7 @@ class WordVectors:
         return found
 
     def _row(self, word: object) -> int | None:
-        """The row of a word, or else of its lower-cased form."""
+        """Returns the row of a word, or else of its lower-cased form."""
         if not isinstance(word, str):
             return None
         return self._rows.get(word, self._rows.get(word.lower()))
@@ -113,15 +115,15 @@ class WordVectors:
     def table(
         self, vocabulary: Tokenizer | Mapping[str, int], *, seed: int = 0
     ) -> WordTable:
-        """The embedding table of a vocabulary.
+        """Builds the embedding table of a vocabulary.
 
-        A word without a vector has one drawn from a normal distribution with the mean
-        0 and the standard deviation of all known ones; the padding token has zeros. A
-        word that only its lower-cased form has a vector of takes that.
+        A word without a vector gets a random one from a normal distribution with mean 0
+        and the standard deviation of all known vectors; the padding token gets zeros.
+        If only the lower-cased form of a word has a vector, the word gets that one.
 
         Args:
             vocabulary: a tokenizer, or words and their ids from 0.
-            seed: of the vectors that are drawn.
+            seed: random seed of the drawn vectors.
 
         Raises:
             InputError: no word of the vocabulary has a vector.
@@ -153,7 +155,7 @@ class WordVectors:
 def _vocabulary(
     given: Tokenizer | Mapping[str, int],
 ) -> tuple[Mapping[str, int], int | None]:
-    """Words with their ids, and the id of the padding."""
+    """Returns the words with their ids, and the id of the padding."""
     if isinstance(given, Mapping):
         return given, None
     return given.get_vocab(), given.pad_token_id
@@ -170,13 +172,15 @@ def read_word_vectors(
     Args:
         path: the file.
         words: the words to keep, and their lower-cased forms; None: all.
-        bad_rows: ``"raise"``, ``"skip"`` or ``"report"``: rows that are cut off, have
-            another width, a number that is none or not finite, or a word that was there
-            before. Rows of other words are checked for their width alone.
+        bad_rows: ``"raise"``, ``"skip"`` or ``"report"``: what to do with rows that are
+            truncated, have another width, contain something that is not a finite
+            number, or repeat a word. Rows of words that are not kept are checked for
+            their width only.
 
     Raises:
-        DataError: the file is missing, no such file or shorter than its first line
-            says, or a row is bad (file and line); or it has none of the words.
+        DataError: the file is missing, has another format or is shorter than its first
+            line says; a row is bad (names file and line); or the file has none of the
+            words.
 
     Example::
 
@@ -203,13 +207,13 @@ class _Reader:
             forms = (one for word in words for one in (word, word.lower()))
             self.wanted = {form.encode() for form in forms}
         self.width: int | None = None
-        self.promised: int | None = None  # rows, by word2vec's first line
+        self.promised: int | None = None  # number of rows by word2vec's first line
         self.rows = self.last = 0
-        self.places: dict[str, int] = {}  # line of each word
+        self.places: dict[str, int] = {}  # line number of each word
         self.vectors: list[np.ndarray] = []
 
     def line(self, number: int, raw: bytes) -> None:
-        """Take a line without its end."""
+        """Processes one line, without its line end."""
         if number == 1 and self._header(raw):
             return
         if not raw:
@@ -224,7 +228,8 @@ class _Reader:
                     number,
                     1,
                 )
-        # Some words of GloVe's largest files hold spaces: numbers end a row.
+        # Some words of GloVe's largest files contain spaces: the numbers are at the
+        # row's end.
         fields = raw.rsplit(b" ", self.width)
         complete = len(fields) == self.width + 1
         word = fields[0].strip(b" ")
@@ -238,7 +243,7 @@ class _Reader:
             self.collector.reject(number, 1, reason)
 
     def _header(self, raw: bytes) -> bool:
-        """Whether the first line has the number of rows and their width."""
+        """Whether the first line holds the number of rows and their width."""
         fields = raw.split(b" ")
         if len(fields) != 2 or not all(field.isdigit() for field in fields):
             return False
@@ -253,7 +258,7 @@ class _Reader:
         return True
 
     def _bad(self, number: int, fields: list[bytes], complete: bool) -> str:
-        """Keep a row; or why it cannot be used."""
+        """Keeps a row, or returns why it cannot be used."""
         if not complete:
             shown = fields[0].decode("utf-8", "replace")[:40]
             return (
@@ -301,7 +306,7 @@ class _Reader:
         return ""
 
     def finish(self) -> WordVectors:
-        """All rows.
+        """Returns all rows.
 
         Raises:
             DataError: there are none, or fewer than the first line says.
@@ -342,15 +347,16 @@ def _parses(text: bytes) -> bool:
 
 
 def _is_number(text: bytes) -> bool:
-    """Whether it is one of a vector; a word may be a number too: ``1 000``."""
+    """Whether the text is a number of a vector; words may be numbers: ``1 000``."""
     return b"." in text and _parses(text)
 
 
 def checkpoint_word_vectors(name: str | Path, words: Iterable[str]) -> WordVectors:
-    """Vectors of words from the embedding table of a checkpoint.
+    """Returns word vectors from the embedding table of a checkpoint.
 
-    A word that the checkpoint's tokenizer has whole takes the row of that token; one
-    of several pieces the mean of their rows. A word with an unknown piece has none.
+    A word that is one token of the checkpoint's tokenizer gets the row of that token; a
+    word of several pieces gets the mean of their rows. A word with an unknown piece
+    gets no vector.
 
     Args:
         name: a folder, ``package:NAME/PATH``, or a model's name: BERT, RoBERTa or T5.
@@ -387,7 +393,7 @@ def checkpoint_word_vectors(name: str | Path, words: Iterable[str]) -> WordVecto
     every = [word for word in dict.fromkeys(words) if word.strip()]
     for start in range(0, len(every), _BATCH):
         part = every[start : start + _BATCH]
-        # RoBERTa's and T5's words have a space before them.
+        # RoBERTa's and T5's words begin with a space.
         rows = tokenizer(
             [f" {word}" for word in part],
             add_special_tokens=False,
