@@ -1,19 +1,18 @@
-"""CIFAR-10's nets over seeds: narrow AA-ResNets and nets of the predictive paper.
+"""CIFAR-10 over seeds: narrow AA-ResNets and the networks of the predictive paper.
 
-3,000 pictures of CIFAR-10 are 2,600 to train on and 400 to choose an update with,
-drawn by the seed with every class in its share; 1,000 others are the test. All arms
-have the predictive paper's recipe, but for the length: SGD with a Nesterov momentum of
-0.9 and an L2 penalty of 1e-4, rates from 0.05 to 1e-4 by cosine in two cycles, the
-second twice as long, batches of 50, pictures moved by up to 4 pixels, mirrored, and
-with a square of 8 x 8 cut out. AA-ResNets see them at 64 x 64. Arms share the split,
-the order, the changes of the pictures, all initial values that they have in common, and
-the streams of random numbers, by their names. α and β are the papers', and were not
-searched for.
+3,000 pictures of CIFAR-10 are split by the seed, stratified by class, into 2,600 for
+training and 400 that choose the update; 1,000 other pictures are the test set. All arms
+use the predictive paper's recipe except for the length: SGD with Nesterov momentum 0.9
+and an L2 penalty of 1e-4, rates from 0.05 to 1e-4 by cosine in two cycles (the second
+twice as long), batches of 50, and pictures that are moved by up to 4 pixels, mirrored,
+and have a square of 8 x 8 cut out. AA-ResNets see pictures of 64 x 64. Arms share the
+split, the order, the augmentation, all initial values they have in common, and the
+named random streams. α and β are the papers' values and were not tuned.
 
-Scores at equal seconds are read from the same curves, so the slower arm of a pair is
-read before its last cycle has ended, at a higher rate than the other.
+Scores at equal seconds are read from the same curves. The slower arm of a pair is
+therefore read before its last cycle has ended, at a higher rate than the other arm.
 
-Writes each run into a JSON file and the table of docs/images.md between its markers.
+Writes each run to a JSON file and the table to docs/images.md, between its markers.
 Runs that are already in the JSON are not repeated.
 
     python -m benchmarks.cifar [--arms cifar_net pa_cifar_net] [--seeds 5]
@@ -58,7 +57,7 @@ CROP, CUTOUT, VALIDATION = 4, 8, 400
 
 
 def data(file: Path) -> dict[str, tuple[curves.Array, curves.Array]]:
-    """Of "train" and "test" the pixels [n, 32, 32, 3], and classes."""
+    """Returns pixels [n, 32, 32, 3] and classes of "train" and "test"."""
     from evolving_attention.data.image_files import decode
 
     found: dict[str, list[tuple[str, curves.Array]]] = {"train": [], "test": []}
@@ -80,7 +79,7 @@ def data(file: Path) -> dict[str, tuple[curves.Array, curves.Array]]:
 
 
 def model_of(arm: str) -> Any:
-    """A new model of an arm."""
+    """Builds a new model of an arm."""
     import evolving_attention as ea
 
     sizes = next(own for end, own in SIZES.items() if arm.endswith(end))
@@ -90,7 +89,7 @@ def model_of(arm: str) -> Any:
 def parts_of(
     pictures: dict[str, tuple[curves.Array, curves.Array]], side: int, seed: int
 ) -> tuple[Any, Any, Any]:
-    """Rows to train on, which change, to choose with and to test on."""
+    """Returns rows to train on (augmented), to choose an update with and to test on."""
     from sklearn.model_selection import train_test_split
 
     from evolving_attention.data.image_transforms import (
@@ -125,7 +124,7 @@ def parts_of(
 
 
 def run(pictures: Any, arm: str, seed: int, options: Any) -> dict[str, Any]:
-    """Train once."""
+    """Trains one arm with one seed."""
     import evolving_attention as ea
     from evolving_attention.training.schedules import multiplier
 
@@ -149,7 +148,7 @@ def run(pictures: Any, arm: str, seed: int, options: Any) -> dict[str, Any]:
 
 
 def table(runs: list[dict[str, Any]]) -> list[str]:
-    """Markdown: a table for each pair, whose own fastest run is "equal seconds"."""
+    """Returns a Markdown table per pair; its fastest run sets the "equal seconds"."""
     lines = []
     for title, pair in PAIRS.items():
         if own := [one for one in runs if one["arm"] in pair]:
@@ -158,7 +157,7 @@ def table(runs: list[dict[str, Any]]) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     parser = curves.parser(__doc__, ARMS, batch=50, seeds=5, updates=390, every=39)
     parser.add_argument("--data", type=Path, default=FILE, help="the tar of pictures")
     options = parser.parse_args(arguments)

@@ -1,14 +1,14 @@
-"""Fine-tuning MiniLM on CoLA: sentences per second, our Trainer and transformers'.
+"""Fine-tuning MiniLM on CoLA: sentences per second of our Trainer and transformers'.
 
-Both train on the same sentences with the same batch size, learning rate, element type
-and threads, dropout and a linear schedule. Loading and tokenising are not timed.
+Both train on the same sentences with the same batch size, learning rate, element type,
+threads, dropout and linear schedule. Loading and tokenising are not timed.
 transformers pads each batch to its longest row (DataCollatorWithPadding), in random
-order and, as a second contender, grouped by length; ours packs.
+order and, as a second contender, grouped by length; ours packs the rows.
 
     python -m benchmarks.cola --data ../shared/data/glue/CoLA [--sentences 2048]
 
---device cuda trains both on an NVIDIA GPU; where there is none it measures nothing and
-ends with code 77.
+--device cuda trains both on an NVIDIA GPU. Without a GPU nothing is measured and the
+exit code is 77.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from benchmarks.models import CHECKPOINT
 
 
 def read_cola(folder: Path, count: int) -> list[dict[str, Any]]:
-    """First ``count`` training sentences: source, label, mark, sentence per line."""
+    """Reads the first ``count`` training sentences: source, label, mark, sentence."""
     lines = (folder / "train.tsv").read_text(encoding="utf-8").splitlines()
     fields = (line.split("\t") for line in lines[:count])
     return [{"sentence": f[3], "label": int(f[1])} for f in fields]
 
 
 def peer(rows: list[dict], options: argparse.Namespace, grouped: bool) -> Callable:
-    """One training run of transformers' Trainer, made ready; call it to train."""
+    """Prepares one training run of transformers' Trainer; calling the result trains."""
     import transformers as hf
 
     folder = trainers.checkpoint_folder()
@@ -49,7 +49,7 @@ def peer(rows: list[dict], options: argparse.Namespace, grouped: bool) -> Callab
 
 
 def ours(rows: list[dict], options: argparse.Namespace, attention: Any) -> Callable:
-    """One training run of our Trainer, made ready; call it to train."""
+    """Prepares one training run of our Trainer; calling the result trains."""
     import evolving_attention as ea
 
     return trainers.ours(
@@ -62,7 +62,7 @@ def ours(rows: list[dict], options: argparse.Namespace, attention: Any) -> Calla
 
 
 def features(rows: list[dict], tokenizer: Any) -> list[dict[str, Any]]:
-    """Ids and label of every sentence, not padded."""
+    """Returns the ids and the label of every sentence, without padding."""
     return [
         {**tokenizer(row["sentence"], truncation=True, max_length=128)}
         | {"labels": row["label"]}
@@ -71,7 +71,7 @@ def features(rows: list[dict], tokenizer: Any) -> list[dict[str, Any]]:
 
 
 def contenders(rows: list[dict], options: argparse.Namespace) -> dict[str, Callable]:
-    """Every side that was asked for, by name."""
+    """Returns every requested side by name."""
     return trainers.contenders(
         lambda attention: ours(rows, options, attention),
         lambda grouped: peer(rows, options, grouped),
@@ -80,7 +80,7 @@ def contenders(rows: list[dict], options: argparse.Namespace) -> dict[str, Calla
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line."""
+    """Runs the command line."""
     own = {"data": spelled.DATA / "CoLA", "sentences": 2048, "batch": 16, "rounds": 5}
     parser = spelled.parser(__doc__, "dtype", "threads", "side", "dry", **own)
     parser.add_argument("--epochs", type=int, default=1)

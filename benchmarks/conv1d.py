@@ -1,9 +1,9 @@
 """Causal dilated convolution along sequences: ours against torch's conv1d.
 
 The shapes are those of EA-DC-Transformer: 48 to 128 channels, kernel 3, batch 64. Ours
-takes packed rows, torch a batch padded to the longest sequence, with zeros on the left
-alone, so that it computes no step that ours does not have.
-Forward without a graph, and backward alone, interleaved; outputs and gradients are
+takes packed rows; torch takes a batch padded to the longest sequence, with zeros on the
+left only, so that it computes no more steps than ours does.
+Times forward without a graph and backward alone, interleaved. Outputs and gradients are
 compared before the timing.
 
     python -m benchmarks.conv1d [--dtype bfloat16] [--rounds 15]
@@ -46,7 +46,7 @@ class Shape:
         )
 
     def drawn(self) -> np.ndarray:
-        """The lengths of all sequences, the longest among them."""
+        """Returns the lengths of all sequences, the longest first."""
         low, high = self.lengths
         found = np.random.default_rng(0).integers(low, high + 1, self.batch)
         found[0] = high
@@ -67,7 +67,7 @@ TINY = (Shape(3, 5, 2, (4, 6), batch=3),)
 
 
 def draw(shape: Shape) -> dict[str, np.ndarray]:
-    """Packed rows, weight, bias and the gradient from above."""
+    """Returns packed rows, weight, bias and the output gradient."""
     rng, tokens = np.random.default_rng(1), int(shape.drawn().sum())
     size = (shape.out, shape.channels, KERNEL)
     arrays = {
@@ -83,7 +83,7 @@ Side = tuple[Callable[[], Any], Callable[[], float], Callable[[], list[np.ndarra
 
 
 def our_side(shape: Shape, arrays: dict[str, np.ndarray], dtype: str) -> Side:
-    """Forward, timed backward, and the results as packed rows."""
+    """Returns forward, timed backward, and a function giving results as packed rows."""
     import evolving_attention as ea
 
     offsets = np.cumsum([0, *shape.drawn()])
@@ -121,7 +121,7 @@ def our_side(shape: Shape, arrays: dict[str, np.ndarray], dtype: str) -> Side:
 
 
 def torch_side(shape: Shape, arrays: dict[str, np.ndarray], dtype: str) -> Side:
-    """The same on a padded batch."""
+    """Returns torch's side, which computes on a padded batch; see our_side()."""
     import torch
 
     lengths = shape.drawn()
@@ -166,7 +166,7 @@ def torch_side(shape: Shape, arrays: dict[str, np.ndarray], dtype: str) -> Side:
 
 
 def measure(shape: Shape, options: argparse.Namespace) -> dict[str, Any]:
-    """Both sides of one shape, after a comparison of what they compute."""
+    """Times both sides on one shape, after comparing their results."""
     arrays = draw(shape)
     ours = our_side(shape, arrays, options.dtype)
     theirs = torch_side(shape, arrays, options.dtype)
@@ -183,7 +183,7 @@ def measure(shape: Shape, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def show(shape: Shape, found: dict[str, Any]) -> None:
-    """Print one shape."""
+    """Prints the results of one shape."""
     work = 2 * found["tokens"] * shape.channels * shape.out * KERNEL
     parts = []
     for part, times in (("forward", 1), ("backward", 2)):
@@ -199,7 +199,7 @@ def show(shape: Shape, found: dict[str, Any]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     parser = spelled.parser(__doc__, "dtype", "threads", "dry", rounds=15)
     parser.add_argument("--tiny", action="store_true", help="one small shape")
     options = parser.parse_args(arguments)

@@ -1,15 +1,15 @@
 """Cora over seeds: two-layer GAT as published, three-layer GAT and EA-GAT.
 
-Every arm has the paper's recipe (Adam, rate 0.005, L2 0.0005, dropout 0.6) and the same
-number of updates; the three-layer arms have the same width and heads, and share all
-initial values and dropout masks that they have in common, by the named random streams.
-α and β were not searched for. Validation and test nodes are scored every so many
-updates, while the clock of "equal seconds" stands still; the test accuracy that counts
-is that of the scored update which the validation nodes choose, by the rule of GAT's
-authors. Seeds are on the published split; random splits (20 nodes a class to train on,
-500 to choose, 1,000 to test) have a seed each.
+Every arm uses the paper's recipe (Adam, rate 0.005, L2 0.0005, dropout 0.6) and the
+same number of updates. The three-layer arms have equal width and heads; through the
+named random streams they share the initial values and dropout masks of equal parts.
+α and β were not tuned. Validation and test nodes are scored every few updates; the
+clock of "equal seconds" stops meanwhile. The reported test accuracy is that of the
+scored update which the validation nodes choose, by the rule of GAT's authors. Seeds use
+the published split; random splits (20 training nodes per class, 500 to choose the
+update, 1,000 to test) have one seed each.
 
-Writes each run into a JSON file and the table of docs/graphs.md between its markers.
+Writes each run to a JSON file and the table to docs/graphs.md, between its markers.
 Runs that are already in the JSON are not repeated.
 
     python -m benchmarks.cora [--arms gat2 gat3 ea_gat3] [--seeds 50] [--splits 20]
@@ -46,7 +46,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Cora:
-    """Features whose rows add up to 1, classes, the graph, and the published split."""
+    """Row-normalised features (rows sum to 1), classes, graph and published split."""
 
     def __init__(self, file: Path) -> None:
         from scipy import sparse
@@ -70,7 +70,7 @@ class Cora:
         self.inputs = graph_fitting.inputs_of(self.x, graph)
 
     def split(self, seed: int | None) -> list[Array]:
-        """Nodes to train on, to choose with and to test: published, or drawn."""
+        """Returns nodes to train on, to choose with and to test; None: as published."""
         if seed is None:
             return self.published
         rng = np.random.default_rng(seed)
@@ -84,7 +84,7 @@ class Cora:
 
 
 def model_of(arm: str, data: Cora) -> Any:
-    """A new model of an arm."""
+    """Builds a new model of an arm."""
     import evolving_attention as ea
 
     kinds = {
@@ -106,7 +106,7 @@ def model_of(arm: str, data: Cora) -> Any:
 def run(
     data: Cora, arm: str, seed: int, split: int | None, updates: int, every: int
 ) -> dict[str, Any]:
-    """Train once; the curve of losses and accuracies."""
+    """Trains once; returns the curve of losses and accuracies."""
     import evolving_attention as ea
     from evolving_attention.estimators import graph_fitting
 
@@ -137,10 +137,10 @@ def run(
 
 
 def chosen(curve: Curve, name: str, seconds: float = np.inf) -> float:
-    """A score at the update that validation chooses, within so many seconds.
+    """Returns a score at the update that validation chooses, within ``seconds``.
 
     The rule of GAT's authors: the last update at which both the loss and the accuracy
-    of the validation nodes are as good as at any before.
+    of the validation nodes are at least as good as at every earlier one.
     """
     loss, accuracy, found = np.inf, -np.inf, curve[name][0]
     for i, at in enumerate(curve["seconds"]):
@@ -154,7 +154,7 @@ def chosen(curve: Curve, name: str, seconds: float = np.inf) -> float:
 
 
 def table(runs: list[dict[str, Any]]) -> str:
-    """Markdown: every arm's scores, and paired differences of the three-layer arms."""
+    """Returns Markdown: scores of every arm, paired differences of three-layer arms."""
     parts = {
         "published split": [one for one in runs if one["split"] is None],
         "random splits": [one for one in runs if one["split"] is not None],
@@ -181,7 +181,7 @@ def _rows(title: str, runs: list[dict[str, Any]]) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     parser = spelled.parser(__doc__, "threads")
     parser.add_argument("--data", type=Path, default=FILE, help="cora.npz")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))

@@ -1,10 +1,10 @@
-"""A large corpus for pre-training: memory it takes, and time to the first step.
+"""A large corpus for pre-training: peak memory, and time to the first step.
 
-WikiText-2's valid part is repeated to the size asked for. Each corpus, the small one of
-one copy and the large one, is prepared (tokens written to disk) in one process and
-trained on for a few steps in another, which opens what is prepared. Both train the same
-evolving BERT-Small, so the large one's peak of resident memory above the small one's is
-what its size costs. Needs Linux.
+WikiText-2's valid part is repeated up to the requested size. The small corpus is one
+copy. Each corpus is prepared (tokens written to disk) in one process; another process
+opens the prepared corpus and trains on it for a few steps. Both train the same evolving
+BERT-Small, so the difference of the two peaks of resident memory is the cost of the
+corpus size. Needs Linux.
 
     python -m benchmarks.corpus [--gigabytes 1]
 """
@@ -31,7 +31,7 @@ STEPS = 3
 
 
 def repeated(text: Path, file: Path, size: int) -> int:
-    """Write ``text`` again and again until the file has ``size`` bytes or more."""
+    """Writes ``text`` repeatedly until the file has at least ``size`` bytes."""
     once = text.read_bytes().rstrip(b"\n") + b"\n\n"
     count = -(-size // len(once))
     with file.open("wb") as out:
@@ -41,7 +41,7 @@ def repeated(text: Path, file: Path, size: int) -> int:
 
 
 def child(text: str) -> None:
-    """Prepare a corpus, or open the prepared one and train; print what it took."""
+    """Prepares a corpus, or opens a prepared one and trains; prints measurements."""
     import evolving_attention as ea
     from evolving_attention import pretraining
 
@@ -83,7 +83,7 @@ def _FirstStep() -> Any:  # noqa: N802 - a class that needs the package
     import evolving_attention as ea
 
     class FirstStep(ea.TrainerCallback):
-        """Remembers when the first step ended."""
+        """Stores the time at which the first step ended."""
 
         at = 0.0
 
@@ -94,7 +94,7 @@ def _FirstStep() -> Any:  # noqa: N802 - a class that needs the package
 
 
 def run(told: dict[str, Any]) -> dict[str, Any]:
-    """What a process of its own says."""
+    """Runs a child process and returns its results."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.corpus", "--child", json.dumps(told)],
         env=environment(told["threads"]),
@@ -108,7 +108,7 @@ def run(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure(options: Any, folder: Path) -> dict[str, Any]:
-    """Both corpora: seconds of preparation and to the first step, and the peak."""
+    """Measures preparation, time to the first step and peak memory for both corpora."""
     from evolving_attention import pretraining
 
     words = pretraining.corpus_texts(pretraining.corpus_files(options.data))
@@ -145,7 +145,7 @@ def measure(options: Any, folder: Path) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     parser = spelled.parser(__doc__, "batch", "length", "threads", "dry")
     parser.add_argument("--data", type=Path, default=DATA, help="a text file")
     parser.add_argument("--gigabytes", type=float, default=1.0)

@@ -1,8 +1,8 @@
-"""Attention within windows (CSAN) against dense attention, forward and backward.
+"""Windowed attention (CSAN) against dense attention, forward and backward.
 
 ``attention``: scores, softmax and context, against the fused dense kernels. ``layer``:
-one encoder layer of BERT's kind. 8 heads of width 64, windows of 11 positions in one
-head and in three. Both sides are ours, in turns.
+one BERT encoder layer. 8 heads of width 64; windows of 11 positions, within one head
+and across three. Both sides are ours and take turns.
 
     python -m benchmarks.csan [--dtype bfloat16] [--length 256]
 """
@@ -24,7 +24,7 @@ Runs = dict[str, Callable[[], None]]
 
 
 def attention(options: argparse.Namespace) -> Runs:
-    """Scores, softmax and context from queries, keys and values."""
+    """Times scores, softmax and context, given queries, keys and values."""
     import evolving_attention as ea
     from evolving_attention import functional as F
 
@@ -69,7 +69,7 @@ def attention(options: argparse.Namespace) -> Runs:
 
 
 def layer(options: argparse.Namespace) -> Runs:
-    """One encoder layer, whose words cost next to nothing."""
+    """Times one encoder layer; its embeddings cost next to nothing."""
     import evolving_attention as ea
 
     scopes = {"dense": ea.attention.Dense()}
@@ -105,7 +105,7 @@ def layer(options: argparse.Namespace) -> Runs:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     parser = spelled.parser(
         __doc__, "dtype", "threads", "dry", rounds=15, batch=16, length=256
     )

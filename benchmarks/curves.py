@@ -1,7 +1,7 @@
-"""Curves of classifiers: updates, the seconds they took, and scores.
+"""Learning curves of classifiers: updates, the seconds they took, and scores.
 
-The clock counts the updates alone: it stands still while validation and test rows are
-scored. So one curve tells a score at equal updates and at equal seconds.
+The clock counts only the updates: it stops while validation and test rows are scored.
+One curve therefore gives a score at equal updates and at equal seconds.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Curve = dict[str, list[float]]
 
 
 def rows_of(pixels: Array, labels: Array, change: Any, seed: int = 0) -> Any:
-    """Pictures [n, height, width, channels] as rows; ``seed`` is of their changes."""
+    """Wraps pictures [n, height, width, channels] as rows; ``seed``: of the changes."""
     from evolving_attention.data.images import ImageRows
 
     return ImageRows(pixels, change, tokens=1, labels=labels, seed=seed)
 
 
 def scores(model: Any, rows: Any, batch: int = 250) -> tuple[float, float]:
-    """(mean cross entropy, accuracy) in evaluation mode."""
+    """Returns (mean cross entropy, accuracy) in evaluation mode."""
     import evolving_attention as ea
     from evolving_attention.estimators.graph_fitting import cross_entropy
     from evolving_attention.training.batches import inputs_of
@@ -68,17 +68,16 @@ def train(
     label_smoothing: float = 0.0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Any]:
-    """Train on the first part; losses and accuracies of the others on the way.
+    """Trains on the first part and scores the two other parts along the way.
 
     Args:
         parts: rows to train on, to choose an update with, and to test on.
         every: updates between scores.
-        seed: of the order of the rows, another one in every pass.
-        factor: of the rate, for each update counted from 0; None: 1.
-        clock: tells the seconds.
-
+        seed: seed of the row order, which differs in every pass.
+        factor: factor of the rate for each update, counted from 0; None: 1.
+        clock: returns the time in seconds.
     Returns:
-        ``curve`` and the ``commit`` that was run.
+        ``curve`` and the ``commit`` of the run.
     """
     from evolving_attention.training.batches import inputs_of
     from evolving_attention.training.schedules import Schedule
@@ -110,10 +109,10 @@ def train(
 
 
 def chosen(curve: Curve, name: str, seconds: float = np.inf) -> float:
-    """A score at the update that validation chooses, within so many seconds.
+    """Returns a score at the update that validation chooses, within ``seconds``.
 
-    That is the update of the highest validation accuracy, and among equal ones that of
-    the lowest validation loss, as in ``ea.ImageClassifier``.
+    The update with the highest validation accuracy is chosen; ties are broken by the
+    lowest validation loss, as in ``ea.ImageClassifier``.
     """
     within = [i for i, at in enumerate(curve["seconds"]) if at <= seconds] or [0]
     best = max(within, key=lambda i: (curve["val_accuracy"][i], -curve["val_loss"][i]))
@@ -123,9 +122,9 @@ def chosen(curve: Curve, name: str, seconds: float = np.inf) -> float:
 def table(
     title: str, runs: list[dict[str, Any]], pairs: list[tuple[str, str]]
 ) -> list[str]:
-    """Markdown: the scores of every arm, and paired differences of pairs of arms.
+    """Returns Markdown: scores of every arm, and paired differences of pairs of arms.
 
-    Equal seconds are those of the fastest run of the arms here.
+    "Equal seconds" is the duration of the fastest run among these arms.
     """
     by_arm: dict[str, dict[Any, Curve]] = {}
     for one in runs:
@@ -143,7 +142,7 @@ def table(
 def parser(
     doc: str | None, arms: Sequence[str], **defaults: int
 ) -> argparse.ArgumentParser:
-    """The options that benchmarks of pictures share, ``defaults`` by their names."""
+    """Returns a parser of the options that image benchmarks share."""
     made = spelled.parser(doc, "threads", batch=defaults["batch"])
     made.add_argument("--arms", nargs="+", choices=arms, default=list(arms))
     made.add_argument("--seeds", type=int, default=defaults["seeds"])
@@ -161,14 +160,14 @@ def over_seeds(
     run: Callable[[str, int], dict[str, Any]],
     **settings: Any,
 ) -> list[dict[str, Any]]:
-    """The runs of all arms and seeds; those that the JSON has are not repeated.
+    """Returns the runs of all arms and seeds; runs in the JSON are not repeated.
 
-    Seeds begin with 2: settings were chosen by runs of seed 1.
+    Seeds start at 2: settings were chosen by runs of seed 1.
 
     Args:
-        name: of the record.
+        name: name of the record.
         run: trains an arm with a seed.
-        settings: what decides on the results beside the options.
+        settings: settings that affect the results, in addition to the options.
     """
     harness.set_threads(options.threads)
     own = spelled.settings(options, "arms", "seeds", "result")
@@ -186,7 +185,7 @@ def over_seeds(
 
 
 def tell(name: str, options: argparse.Namespace, lines: list[str]) -> None:
-    """Print the table, and put it into docs/images.md unless ``--result`` is given."""
+    """Prints the table and writes it to docs/images.md unless ``--result`` is given."""
     found = "\n".join(lines).rstrip()
     print(found)
     if options.result is None:

@@ -1,7 +1,7 @@
 """Seconds and peak memory of ``evolving-attention demo``, from start to end.
 
-Each round is a process of its own that writes into an empty folder; the times have its
-start, generating data, both fine-tunings and the picture.
+Each round is a separate process that writes into an empty folder; its time includes
+process start, data generation, both fine-tunings and the picture.
 
     python -m benchmarks.demo_cost [--rounds 5] [--train_size 200]
 """
@@ -29,7 +29,7 @@ finally:
 
 
 def once(words: list[str], threads: int, peaks: list[int]) -> float:
-    """Seconds of one run of the demo; notes its peak memory."""
+    """Returns the seconds of one demo run; appends its peak memory to ``peaks``."""
     with tempfile.TemporaryDirectory(prefix="ea-bench-") as folder:
         begin = time.perf_counter()
         done = subprocess.run(
@@ -48,7 +48,7 @@ def once(words: list[str], threads: int, peaks: list[int]) -> float:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     parser = spelled.parser(__doc__, "threads", "rounds", "dry")
     parser.add_argument("--train_size", type=int, help="of the demo; its own default")
     options = parser.parse_args(arguments)

@@ -1,13 +1,13 @@
 """Digits of 8 x 8 pixels over resamples: ViT and EA-ViT.
 
 Each resample draws 1,000 digits to train on, 297 to choose an update with and 500 to
-test on, with every class in its share of them. Both arms have the same recipe
-(AdamW at a constant rate, label smoothing) and the same number of updates, and share
-the split, the order, all initial values that they have in common, and the streams of
-random numbers, by their names. α and β are the paper's, and were not searched for.
-Scores at equal seconds are read from the same curves.
+test on, stratified by class. Both arms use the same recipe (AdamW at a constant rate,
+label smoothing) and the same number of updates. They share the split, the order, all
+initial values they have in common, and the named random streams. α and β are the
+paper's values and were not tuned. Scores at equal seconds are read from the same
+curves.
 
-Writes each run into a JSON file and the table of docs/images.md between its markers.
+Writes each run to a JSON file and the table to docs/images.md, between its markers.
 Runs that are already in the JSON are not repeated.
 
     python -m benchmarks.digits [--arms vit ea_vit] [--seeds 20]
@@ -36,7 +36,7 @@ PARTS = (1_000, 297, 500)
 
 
 def data() -> tuple[curves.Array, curves.Array]:
-    """Pixels [1,797, 8, 8, 1] from 0 to 16, and classes."""
+    """Returns pixels [1,797, 8, 8, 1] from 0 to 16, and classes."""
     from sklearn.datasets import load_digits
 
     found = load_digits()
@@ -44,7 +44,7 @@ def data() -> tuple[curves.Array, curves.Array]:
 
 
 def split(labels: curves.Array, seed: int) -> list[curves.Array]:
-    """Digits to train on, to choose with and to test on."""
+    """Returns the digits to train on, to choose with and to test on."""
     from sklearn.model_selection import train_test_split
 
     left, parts = np.arange(len(labels)), []
@@ -57,7 +57,7 @@ def split(labels: curves.Array, seed: int) -> list[curves.Array]:
 
 
 def model_of(arm: str, options: Any) -> Any:
-    """A new model of an arm."""
+    """Builds a new model of an arm."""
     import evolving_attention as ea
 
     kinds = {"vit": None, "ea_vit": ea.attention.Evolving(ALPHA, BETA)}
@@ -73,7 +73,7 @@ def model_of(arm: str, options: Any) -> Any:
 
 
 def run(arm: str, seed: int, options: Any) -> dict[str, Any]:
-    """Train once on a resample."""
+    """Trains once on a resample."""
     import evolving_attention as ea
     from evolving_attention.data.image_transforms import Normalize
 
@@ -101,7 +101,7 @@ def run(arm: str, seed: int, options: Any) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     parser = curves.parser(__doc__, ARMS, batch=50, seeds=20, updates=700, every=20)
     parser.add_argument("--patch", type=int, default=2, help="pixels of its side")
     parser.add_argument("--width", type=int, default=64)

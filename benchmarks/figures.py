@@ -1,6 +1,6 @@
-"""The figures of docs/figures, drawn from the records of benchmarks/results.
+"""Draws the figures of docs/figures from the records in benchmarks/results.
 
-The same records give the same bytes with the same matplotlib: no date, a fixed salt.
+Equal records and an equal matplotlib give equal bytes: no date, and a fixed salt.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from evolving_attention.plots.figures import COLOURS, GREY, INK, new_figure, sav
 Record = dict[str, Any]
 BETTER, WORSE = COLOURS[2], COLOURS[1]
 TICKS = (0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 8, 12, 20)
-# What growth.py times, in the order and style of the legend.
+# Contenders that growth.py times, in legend order, with their style.
 LINES = {
     "vanilla": ("ours, vanilla", COLOURS[0], "o-"),
     "evolving": ("ours, evolving", COLOURS[1], "o-"),
     "torch vanilla": ("PyTorch, vanilla", COLOURS[0], "s:"),
     "torch evolving": ("PyTorch, evolving", COLOURS[1], "s:"),
 }
-STYLES = ("-", "--", "-", ":")  # of arms, whose curves may lie on each other
+STYLES = ("-", "--", "-", ":")  # one per arm, as curves may overlap
 
 
 def ratios(rows: Sequence[Row], path: Path) -> Path:
-    """How many times better ours is than each peer, as bars on a logarithmic axis."""
+    """Draws how much better ours is than each peer, as bars on a logarithmic axis."""
     some = sorted((r for r in rows if r.ratio and r.peer), key=lambda r: r.ratio or 0.0)
     figure = new_figure(9.5, 1.1 + 0.27 * len(some))
     axes = figure.add_subplot()
@@ -61,13 +61,13 @@ def ratios(rows: Sequence[Row], path: Path) -> Path:
 
 
 def label(row: Row) -> str:
-    """What is compared, and with whom."""
+    """Returns the label of a bar: what is measured, and the peer."""
     what = re.sub(r" \([^)]*\)", "", row.what.split("; ")[0])
     return f"{what} | {row.peer}"
 
 
 def lighten(axes: Iterable[Any]) -> None:
-    """Small ticks, a pale grid, no frame above and on the right."""
+    """Applies small ticks and a pale grid; removes the top and right frame."""
     for one in axes:
         one.spines[["top", "right"]].set_visible(False)
         one.tick_params(labelsize=8)
@@ -75,7 +75,7 @@ def lighten(axes: Iterable[Any]) -> None:
 
 
 def growth(record: Record, path: Path) -> Path:
-    """Step times, and evolving over vanilla, along length and batch."""
+    """Draws step times and the ratio evolving / vanilla against length and batch."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     measured = {axis: some for axis, some in record["results"].items() if some}
@@ -108,7 +108,7 @@ def growth(record: Record, path: Path) -> Path:
             ratio += values
         floor, top_end = min(0.95, 0.98 * min(ratio)), max(1.2, 1.02 * max(ratio))
         below.axhline(1, color=GREY, linewidth=0.8)
-        round_sizes = [v for v in x if v.bit_count() == 1]  # others lie beside them
+        round_sizes = [v for v in x if v.bit_count() == 1]  # others lie near them
         below.set_xticks(round_sizes, [str(v) for v in round_sizes], fontsize=8)
         below.minorticks_off()
         below.set(xlabel=axis, ylabel="evolving over vanilla", ylim=(floor, top_end))
@@ -124,10 +124,10 @@ def growth(record: Record, path: Path) -> Path:
 
 
 def held_out_losses(runs: Sequence[Record], path: Path) -> Path:
-    """Curves of every run: a row for each depth, a column for each rate.
+    """Draws the curves of every run: a row for each depth, a column for each rate.
 
     A curve ends where its loss became infinite or NaN. The grey line is the loss of the
-    tokens' frequencies, the same for all runs.
+    token frequencies, the same for all runs.
     """
     depths = sorted({one["layers"] for one in runs})
     rates = sorted({one["rate"] for one in runs})

@@ -1,11 +1,11 @@
-"""Greedy and beam search: ours, transformers and CTranslate2, tokens a second.
+"""Greedy and beam search: tokens a second of ours, transformers and CTranslate2.
 
-A Transformer-Base with random weights whose end token is never the best, so that every
-side writes the same number of tokens for each source: sentences of Multi30k's length,
-one at a time and 32 together. Each side runs in a process of its own. Ours with
-evolving attention takes turns in the same rounds; nobody else has that model. First all
-targets are compared with transformers': the record has the share of equal tokens.
-Last, what the 64th token of a target costs over the 8th.
+A Transformer-Base with random weights in which the end token never scores best, so that
+all sides generate the same number of tokens for each source. Sources have the lengths
+of Multi30k's sentences, one at a time and 32 together. Each side runs in its own
+process. Ours with evolving attention takes turns in the same rounds; no other library
+has that model. First all targets are compared with transformers': the record has the
+share of equal tokens. Last, the cost of a target's 64th token over its 8th is measured.
 
     python -m benchmarks.generation [--beams 1 5] [--batches 1 32] [--new_tokens 48]
 """
@@ -29,12 +29,12 @@ from benchmarks.worker import Batch, Worker
 
 SIDES = ("ours", "transformers", "ctranslate2")
 EVOLVING = "ours, evolving"
-EARLY, LATE, AROUND = 7, 63, 3  # tokens compared, each with those beside it
-SENTENCES = {1: 8, 32: 32}  # in a round, by size of a batch
+EARLY, LATE, AROUND = 7, 63, 3  # positions compared, each with its neighbours
+SENTENCES = {1: 8, 32: 32}  # sentences per round, by batch size
 
 
 def sources(size: int) -> list[Batch]:
-    """Batches of random ids with the lengths of short sentences: 9 to 21 tokens."""
+    """Returns batches of random ids, as long as short sentences: 9 to 21 tokens."""
     rng = np.random.default_rng(0)
     found = []
     for _ in range(max(SENTENCES.get(size, size) // size, 1)):
@@ -46,7 +46,7 @@ def sources(size: int) -> list[Batch]:
 
 
 def prepare(folder: Path, size: str, kinds: Sequence[str]) -> None:
-    """Write the models in every side's form."""
+    """Writes the models in every side's format."""
     import evolving_attention as ea
     from benchmarks.peers.generators import ctranslate2_folder, marian
 
@@ -65,7 +65,7 @@ def prepare(folder: Path, size: str, kinds: Sequence[str]) -> None:
 
 
 def race(folder: Path, beams: int, size: int, options: argparse.Namespace) -> Any:
-    """Seconds of every side, and how many of its tokens are transformers'."""
+    """Returns each side's seconds and how many of its tokens equal transformers'."""
     batches = sources(size)
     results: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
@@ -109,7 +109,7 @@ def race(folder: Path, beams: int, size: int, options: argparse.Namespace) -> An
 
 
 def later(folder: Path, kind: str, size: int, rounds: int) -> dict[str, Any]:
-    """Seconds of a token around the 8th and around the 64th, and their ratio."""
+    """Returns the seconds per token around the 8th and the 64th, and their ratio."""
     import evolving_attention as ea
     from evolving_attention import _core
 
@@ -138,7 +138,7 @@ def later(folder: Path, kind: str, size: int, rounds: int) -> dict[str, Any]:
 
 
 def show(name: str, results: dict[str, Any]) -> None:
-    """Print the sides of one setting, and the ratios to ours."""
+    """Prints the sides of one setting and their ratios to ours."""
     ours = results.get("ours", {}).get("median_s")
     print(name)
     for side, one in results.items():
@@ -156,7 +156,7 @@ def show(name: str, results: dict[str, Any]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     parser = spelled.parser(__doc__, "kinds", "dtype", "threads", "dry", rounds=5)
     parser.add_argument("--size", choices=("lite", "base"), default="base")
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 5])

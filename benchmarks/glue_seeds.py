@@ -1,9 +1,9 @@
 """GLUE over seeds: MiniLM fine-tuned for three epochs, vanilla and evolving, paired.
 
 α and β are the paper's for BERT-Base (ICML 2021, Table 9); CoLA keeps 0.1 and 0.1.
-The dev set is scored once, after training: nothing is chosen by it. Writes each run
-into a JSON file and the table of docs/glue.md between its markers. Runs that are
-already in the JSON are not repeated, so that a long series can go on another day.
+The dev set is scored once, after training; it is not used to choose anything. Writes
+each run to a JSON file and the table to docs/glue.md, between its markers. Runs already
+in the JSON are not repeated, so that a long series can be resumed on another day.
 
     python -m benchmarks.glue_seeds --task mrpc --dtype bfloat16 [--seeds 10]
 """
@@ -46,7 +46,7 @@ NAMES = {
 
 
 def run(task: str, data: Path, dtype: str, arm: str, seed: int) -> dict[str, Any]:
-    """Train once; dev scores times 100, and training rows per second."""
+    """Trains once; returns dev scores times 100, and training rows per second."""
     import evolving_attention as ea
     from evolving_attention.data.features import tokenize_dataset
 
@@ -85,7 +85,7 @@ def run(task: str, data: Path, dtype: str, arm: str, seed: int) -> dict[str, Any
 
 
 def scores(task: str, dev: Any, predictions: np.ndarray[Any, Any]) -> dict[str, float]:
-    """The task's metrics times 100; CoLA's also for each half of its dev set."""
+    """Returns the task's metrics times 100; for CoLA also per half of its dev set."""
     import evolving_attention as ea
 
     metric, truth = ea.glue.metrics(task), np.array(dev.column("label"))
@@ -101,7 +101,7 @@ def scores(task: str, dev: Any, predictions: np.ndarray[Any, Any]) -> dict[str, 
 
 
 def table(runs: list[dict[str, Any]]) -> str:
-    """Markdown: mean, spread and single runs, and the paired difference."""
+    """Returns Markdown: mean, spread and single runs, and the paired difference."""
     lines = ["| score × 100 | attention | mean ± sd | by seed |", "|---|---|---|---|"]
     for score in runs[0]["scores"]:
         by_arm = {
@@ -120,7 +120,7 @@ def table(runs: list[dict[str, Any]]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     parser = spelled.parser(__doc__, "dtype", "threads", data=spelled.DATA)
     parser.add_argument("--task", choices=COEFFICIENTS, required=True)
     parser.add_argument("--seeds", type=int, default=10, help="0: the table alone")

@@ -1,14 +1,14 @@
-"""A BERT training step on an NVIDIA GPU: ours, PyTorch eager and torch.compile in turn.
+"""A BERT training step on an NVIDIA GPU: ours, PyTorch eager and torch.compile.
 
-All sides start from the same weights, see the same batch and drop out at the same rate;
-before the timing their losses without dropout are compared. PyTorch's vanilla attention
-is scaled_dot_product_attention, its bfloat16 autocast over float32 weights. Every turn
-is some steps and one wait for the device.
+All sides start from the same weights, use the same batch and the same dropout rate, and
+take turns. Before the timing their losses without dropout are compared. PyTorch's
+vanilla attention is scaled_dot_product_attention; its bfloat16 is autocast over float32
+weights. Each turn runs several steps and then synchronises with the device once.
 
     python -m benchmarks.gpu [--shapes 32x128 16x512 64x128] [--dtype bfloat16]
 
-Where there is no GPU, or this build cannot use it, it says "not measured" and why, and
-ends with code 77: nothing failed, and nothing was measured.
+Where there is no GPU, or this build cannot use it, it prints "not measured" with the
+reason and exits with code 77: nothing failed, and nothing was measured.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from benchmarks.models import batch_of, flops, our_model, shape_of, weights
 
 NOT_MEASURED = 77
 SIDES = ("ours", "torch eager", "torch.compile")
-# Of two losses before training, without dropout.
+# Relative difference allowed between two losses before training, without dropout.
 TOLERANCE = {"float32": 1e-3, "bfloat16": 2e-2}
 
 
 def why_not() -> str:
-    """Why nothing can be measured here; empty where it can."""
+    """Returns why nothing can be measured here; empty if it can."""
     import evolving_attention as ea
     from evolving_attention import _core
 
@@ -47,7 +47,7 @@ def why_not() -> str:
 
 
 def shape_named(text: str) -> tuple[int, int]:
-    """Batch and length of a word such as 32x128."""
+    """Parses the batch and length of a word such as 32x128."""
     try:
         batch, length = (int(part) for part in text.split("x"))
         if batch < 1 or length < 1:
@@ -62,9 +62,9 @@ def shape_named(text: str) -> tuple[int, int]:
 def build(
     kind: str, batch: int, length: int, options: argparse.Namespace
 ) -> tuple[dict[str, Ours | Torch], dict[str, float]]:
-    """The contenders of one kind and shape, and the losses they start from.
+    """Builds the contenders of one kind and shape; returns them and their start losses.
 
-    Each PyTorch side has a model of its own, so that neither trains the other's.
+    Each PyTorch side has its own model, so that neither trains the other's.
     """
     shape = shape_of(options.size, kind)
     ids, labels = batch_of(shape, batch, length)
@@ -92,7 +92,7 @@ def build(
 
 
 def gemm_rates(dtype: str) -> dict[str, float]:
-    """TFLOP/s that PyTorch reaches on this GPU: one large product, one of BERT's."""
+    """Returns PyTorch's TFLOP/s on this GPU: a large product and one of BERT's size."""
     try:
         import torch
     except ImportError:
@@ -115,7 +115,7 @@ def gemm_rates(dtype: str) -> dict[str, float]:
 
 
 def gpu_machine(threads: int, dtype: str) -> dict[str, Any]:
-    """The machine, with what decides the speed on the GPU."""
+    """Returns the machine's record with what determines the speed on the GPU."""
     import evolving_attention as ea
 
     record = harness.measured_machine(threads)
@@ -133,7 +133,7 @@ def gpu_machine(threads: int, dtype: str) -> dict[str, Any]:
 def measure(
     kind: str, batch: int, length: int, options: argparse.Namespace, best: float
 ) -> dict[str, Any]:
-    """Times and peak memory of all sides on one kind and shape."""
+    """Measures times and peak memory of all sides on one kind and shape."""
     sides, start = build(kind, batch, length, options)
     runs = {name: timed(side, options.steps) for name, side in sides.items()}
     times = harness.interleave(runs, options.rounds, warmup=2)
@@ -152,7 +152,7 @@ def measure(
 
 
 def show(what: str, result: dict[str, Any]) -> None:
-    """Print every side, and its time over ours."""
+    """Prints every side, and its time over ours."""
     ours = result.get("ours", {}).get("median_s")
     limit = result["work"].get("gemm_limit_s")
     for name in SIDES:
@@ -171,7 +171,7 @@ def show(what: str, result: dict[str, Any]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Returns the parser of the command line."""
     made = spelled.parser(
         __doc__, "size", "kinds", "threads", "dry", dtype="bfloat16", rounds=7
     )
@@ -188,7 +188,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line."""
+    """Runs the command line."""
     options = parser().parse_args(arguments)
     reason = why_not()
     if reason:

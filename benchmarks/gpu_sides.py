@@ -1,4 +1,4 @@
-"""The contenders on a GPU: their step, their wait, their memory, their loss."""
+"""The contenders on a GPU: step, synchronisation, peak memory and loss."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_NORM = 1.0
 
 
 class Ours:
-    """This package on the GPU, as its Trainer trains: no step is waited for."""
+    """This package on the GPU, as its Trainer trains: steps do not synchronise."""
 
     def __init__(self, model: Any, ids: np.ndarray, labels: np.ndarray) -> None:
         import evolving_attention as ea
@@ -26,7 +26,7 @@ class Ours:
         self.log = _core.StepLog()
 
     def step(self) -> None:
-        """Forward, backward, clipping, AdamW."""
+        """Runs forward, backward, clipping and AdamW."""
         loss = self.model(**self.inputs).loss
         self.log.add_loss(loss, 1.0)
         loss.backward()
@@ -35,22 +35,22 @@ class Ours:
         self.optimizer.zero_grad()
 
     def wait(self) -> None:
-        """Until all steps are done; all of them must have been applied."""
+        """Synchronises with the device and checks that all steps were applied."""
         if not all(applied for *_, applied in self.log.look()):
             raise SystemExit("a loss or gradient of ours was not finite")
         self.core.synchronize("cuda")
 
     def reset_peak(self) -> None:
-        """Count the peak from here."""
+        """Resets the peak memory."""
         self.core.reset_peak_memory("cuda")
 
     def peak(self) -> int:
-        """Most bytes held by tensors since."""
+        """Returns the peak of bytes held by tensors since reset_peak()."""
         return int(self.core.peak_memory("cuda"))
 
 
 class Torch:
-    """PyTorch on the GPU; ``compiled`` by torch.compile."""
+    """PyTorch on the GPU, by torch.compile if ``compiled``."""
 
     def __init__(
         self, peer: Any, ids: np.ndarray, labels: np.ndarray, bf16: bool, compiled: bool
@@ -64,20 +64,20 @@ class Torch:
         self.step = torch_step(model, ids, labels, bf16, "cuda")
 
     def wait(self) -> None:
-        """Until all steps are done."""
+        """Synchronises with the device."""
         self.torch.cuda.synchronize()
 
     def reset_peak(self) -> None:
-        """Count the peak from here."""
+        """Resets the peak memory."""
         self.torch.cuda.reset_peak_memory_stats()
 
     def peak(self) -> int:
-        """Most bytes that its allocator gave out since."""
+        """Returns the peak of bytes that its allocator gave out since reset_peak()."""
         return int(self.torch.cuda.max_memory_allocated())
 
 
 def timed(side: Ours | Torch, steps: int) -> Callable[[], float]:
-    """Seconds of one step, as the mean of some between two waits."""
+    """Returns a timer: mean seconds of ``steps`` steps between synchronisations."""
 
     def run() -> float:
         side.wait()
@@ -91,7 +91,7 @@ def timed(side: Ours | Torch, steps: int) -> Callable[[], float]:
 
 
 def loss_of(model: Any, ids: np.ndarray, labels: np.ndarray) -> float:
-    """Our loss without dropout."""
+    """Returns our loss without dropout."""
     import evolving_attention as ea
 
     model.eval()
@@ -101,7 +101,7 @@ def loss_of(model: Any, ids: np.ndarray, labels: np.ndarray) -> float:
 
 
 def torch_loss_of(peer: Any, ids: np.ndarray, labels: np.ndarray, bf16: bool) -> float:
-    """PyTorch's loss without dropout."""
+    """Returns PyTorch's loss without dropout."""
     import torch
 
     x, y = (torch.from_numpy(a).to("cuda") for a in (ids, labels))
@@ -111,7 +111,7 @@ def torch_loss_of(peer: Any, ids: np.ndarray, labels: np.ndarray, bf16: bool) ->
 
 
 def torch_peer(state: dict[str, np.ndarray], shape: Shape) -> Any:
-    """PyTorch's model with these weights on the GPU; None where it has none."""
+    """Returns PyTorch's model with these weights on the GPU; None without one."""
     try:
         import torch
     except ImportError:

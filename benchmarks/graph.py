@@ -1,14 +1,14 @@
-"""An epoch of GAT on Cora and on a large made graph: ours and PyTorch Geometric.
+"""An epoch of GAT on Cora and on a large synthetic graph: ours and PyTorch Geometric.
 
 Both sides start from the same weights and have the same layers, dropout and Adam with
 L2; before the timing their losses and gradients without dropout are compared. An epoch
-is one update on all nodes, and a pass without dropout over all nodes that scores the
-validation nodes, as the paper's training does. Cora is the two-layer network of the
-paper; both sides get its features in the form that is fastest for them: a sparse matrix
-here, a dense one there (its sparse one by ``--sparse_peer``).
-The made graph has 170,000 nodes and 1.2 million directed edges whose ends follow a
-power law, and 128 dense features. EA-GAT of three layers takes turns in the same rounds
-with GAT of three layers; nobody else has it.
+is one update on all nodes, and one pass without dropout over all nodes that scores the
+validation nodes, as in the paper's training. Cora uses the two-layer network of the
+paper; each side gets the features in the form that is fastest for it: ours a sparse
+matrix, the peer a dense one (``--sparse_peer``: a sparse one).
+The graph "made" has 170,000 nodes, 1.2 million directed edges whose ends follow a power
+law, and 128 dense features. EA-GAT of three layers takes turns in the same rounds with
+GAT of three layers; no other library has EA-GAT.
 
     python -m benchmarks.graph [--graphs cora made] [--rounds 15]
 """
@@ -35,7 +35,7 @@ Step = Callable[[], None]
 
 
 class Problem:
-    """A graph with features, and which nodes train and judge."""
+    """A graph with features, labels, and its training and validation nodes."""
 
     def __init__(self, x: Any, edge_index: Array, labels: Array, parts: Any) -> None:
         import evolving_attention as ea
@@ -52,13 +52,13 @@ class Problem:
 
     @property
     def dense(self) -> Array:
-        """The features as an array."""
+        """Returns the features as a dense array."""
         made = self.x.toarray() if hasattr(self.x, "toarray") else self.x
         return np.ascontiguousarray(made, np.float32)
 
 
 def cora(file: Path) -> Problem:
-    """Cora in its published split."""
+    """Returns Cora in its published split."""
     data = Cora(file)
     graph = data.inputs["graph"]
     train, val, _ = data.published
@@ -66,7 +66,7 @@ def cora(file: Path) -> Problem:
 
 
 def made(nodes: int, edges: int) -> Problem:
-    """A random graph with hubs; every node has a class, half of them train."""
+    """Returns a random graph with hubs; all nodes have a class, half of them train."""
     rng = np.random.default_rng(0)
     odds = 1.0 / np.arange(1, nodes + 1) ** 0.6
     ends = rng.choice(nodes, (2, edges), p=odds / odds.sum())
@@ -78,7 +78,7 @@ def made(nodes: int, edges: int) -> Problem:
 
 
 def our_model(problem: Problem, layers: int, evolving: bool) -> Any:
-    """Our network."""
+    """Builds our network."""
     import evolving_attention as ea
 
     ea.manual_seed(0)
@@ -98,7 +98,7 @@ def our_model(problem: Problem, layers: int, evolving: bool) -> Any:
 
 
 def our_epoch(problem: Problem, model: Any) -> Step:
-    """One update and one scoring pass."""
+    """Returns a step of ours: one update and one scoring pass."""
     import evolving_attention as ea
     from evolving_attention.estimators import graph_fitting
 
@@ -114,7 +114,7 @@ def our_epoch(problem: Problem, model: Any) -> Step:
 
 
 class Peer(torch.nn.Module):
-    """The same network of PyTorch Geometric's GATConv."""
+    """The peer's network, built from PyTorch Geometric's GATConv."""
 
     def __init__(self, problem: Problem, layers: int) -> None:
         from torch_geometric.nn import GATConv
@@ -134,7 +134,7 @@ class Peer(torch.nn.Module):
             )
 
     def forward(self, x: Any, edge_index: Any) -> Any:
-        """Logits of all nodes."""
+        """Returns the logits of all nodes."""
         drop = torch.nn.functional.dropout
         for i, conv in enumerate(self.convs):
             if x.layout == torch.strided:
@@ -145,7 +145,7 @@ class Peer(torch.nn.Module):
         return x
 
     def take(self, model: Any) -> None:
-        """Our weights."""
+        """Copies our weights."""
         state = {k: torch.from_numpy(v) for k, v in model.state_dict().items()}
         with torch.no_grad():
             for i, conv in enumerate(self.convs):
@@ -157,7 +157,7 @@ class Peer(torch.nn.Module):
 
 
 def peer_epoch(problem: Problem, peer: Peer, sparse: bool) -> Step:
-    """One update and one scoring pass of the peer."""
+    """Returns a step of the peer: one update and one scoring pass."""
     x = torch.from_numpy(problem.dense)
     if sparse:
         x = x.to_sparse_csr()
@@ -185,7 +185,7 @@ def peer_epoch(problem: Problem, peer: Peer, sparse: bool) -> Step:
 
 
 def start_losses(problem: Problem, model: Any, peer: Peer) -> dict[str, float]:
-    """The loss of both sides without dropout; stops where they differ."""
+    """Returns the loss of both sides without dropout; exits if they differ."""
     peer.take(model)
     out = model.eval()(**problem.inputs, labels=problem.labels)
     with torch.no_grad():
@@ -202,7 +202,7 @@ def start_losses(problem: Problem, model: Any, peer: Peer) -> dict[str, float]:
 
 
 def measure(problem: Problem, options: argparse.Namespace) -> dict[str, Any]:
-    """All sides in turns."""
+    """Times all sides in turns."""
     plain = our_model(problem, 2, False)
     peer = Peer(problem, 2)
     found: dict[str, Any] = {"start_loss": start_losses(problem, plain, peer)}
@@ -226,7 +226,7 @@ def measure(problem: Problem, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     parser = spelled.parser(__doc__, "threads", "dry", rounds=15)
     parser.add_argument("--data", type=Path, default=FILE, help="cora.npz")
     parser.add_argument("--graphs", nargs="+", choices=GRAPHS, default=list(GRAPHS))

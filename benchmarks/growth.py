@@ -1,9 +1,9 @@
-"""How the training step grows with length and batch, evolving against vanilla.
+"""Growth of the training step with length and batch, evolving against vanilla.
 
     python -m benchmarks.growth [--size base] [--torch]
 
-All sizes are interleaved, so that a minute of a slower machine is no bend in the curve.
-The JSON is written again after each round; ``python -m benchmarks.report`` draws it.
+All sizes are interleaved, so that a slow minute of the machine bends no curve.
+The JSON is rewritten after each round; ``python -m benchmarks.report`` draws it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Seconds = dict[tuple[Size, str], list[float]]
 
 
 def trained(side: str, options: argparse.Namespace) -> Callable[..., Any]:
-    """A model and its optimizer: takes a batch, and returns the step on it."""
+    """Builds a model and its optimizer; the result maps a batch to the step on it."""
     kind = side.split()[-1]
     shape = shape_of(options.size, kind)
     if side == kind:
@@ -45,7 +45,7 @@ def trained(side: str, options: argparse.Namespace) -> Callable[..., Any]:
 def steps_of(
     sizes: list[Size], sides: list[str], options: argparse.Namespace
 ) -> dict[tuple[Size, str], Callable[[], None]]:
-    """A step for every size and side; one model of each side for all sizes."""
+    """Returns a step for every size and side; each side has one model for all sizes."""
     step_on = {side: trained(side, options) for side in sides}
     shape = shape_of(options.size, "vanilla")
     return {
@@ -56,7 +56,7 @@ def steps_of(
 
 
 def point(size: Size, times: Seconds, options: argparse.Namespace) -> dict[str, Any]:
-    """What the rounds so far say of one size; ratios are taken round by round."""
+    """Returns the results of one size so far; ratios are taken round by round."""
     batch, length = size
     seconds = {side: some for (where, side), some in times.items() if where == size}
     found: dict[str, Any] = {k: harness.summarize(s) for k, s in seconds.items()}
@@ -74,17 +74,17 @@ def point(size: Size, times: Seconds, options: argparse.Namespace) -> dict[str, 
 
 
 def show(one: dict[str, Any]) -> None:
-    """Print one point."""
+    """Prints one point."""
     sides = [side for side in SIDES if side in one]
     times = ", ".join(f"{side} {harness.shown(one[side])}" for side in sides)
     print(f"{one['batch']}x{one['length']}: {times}, ratio {one['ratio']:.2f}")
 
 
 def odd_cost(axis: str, points: list[dict[str, Any]]) -> float | None:
-    """The dearest odd size: above 1, cheaper sizes lie beside it.
+    """Returns the cost of the most expensive odd size; above 1, a neighbour is cheaper.
 
-    Its seconds against those of one more, to which one could pad; and its seconds per
-    FLOP against those of one less.
+    An odd size is compared by seconds with the next larger size, to which one could
+    pad, and by seconds per FLOP with the next smaller one.
     """
     worst = None
     for one, other in itertools.permutations(points, 2):
@@ -99,7 +99,7 @@ def odd_cost(axis: str, points: list[dict[str, Any]]) -> float | None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     common = ("size", "dtype", "threads", "rounds", "dry")
     parser = spelled.parser(__doc__, *common)
     lengths = [32, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512]
@@ -126,7 +126,7 @@ def main(arguments: list[str] | None = None) -> None:
         found = {size: point(size, times, options) for size in sizes}
         results = {axis: [found[size] for size in some] for axis, some in cases.items()}
         print(f"round {count} of {options.rounds}", flush=True)
-        if not options.dry:  # what is measured is kept when the run is cut short
+        if not options.dry:  # keeps the results of an interrupted run
             harness.write(name, machine, results, settings=settings)
     for axis, points in results.items():
         for one in points:

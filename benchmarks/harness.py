@@ -1,8 +1,8 @@
 """Fair timing: interleaved rounds, medians with spread, a machine line, JSON.
 
 Every round runs each contender once, in alternating order (A B, B A, A B, ...), so that
-a machine that slows down slows both. The result names the machine by what decides the
-speed: CPU model, cores, instruction sets, threads, and the matrix product it reaches.
+a machine that slows down slows both. The result names what determines the machine's
+speed: CPU model, cores, instruction sets, threads, and the matrix product rate reached.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from typing import Any, TypeVar
 
 from benchmarks import rules
 
-Name = TypeVar("Name")  # of a contender, anything that a dict can hold
+Name = TypeVar("Name")  # of a contender; any hashable
 LOAD_AT_START = os.getloadavg()[0]  # before anything of ours runs
 RESULTS = Path(__file__).resolve().parent / "results"
 WIDE = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
-# Servers' cores by the model numbers of Intel's family 6.
+# Server cores by the model numbers of Intel's family 6.
 INTEL = {
     "85": "Skylake",
     "106": "Ice Lake",
@@ -50,7 +50,7 @@ LIBRARIES = (
 def interleaved(
     contenders: Mapping[Name, Callable[[], object]], rounds: int, warmup: int = 1
 ) -> Iterator[dict[Name, list[float]]]:
-    """After every round, the seconds of every call so far; see :func:`interleave`."""
+    """Yields, after each round, the seconds of every call; see :func:`interleave`."""
     times: dict[Name, list[float]] = {name: [] for name in contenders}
     for turn in range(-warmup, rounds):
         order = list(contenders)
@@ -69,9 +69,9 @@ def interleaved(
 def interleave(
     contenders: Mapping[Name, Callable[[], object]], rounds: int, warmup: int = 1
 ) -> dict[Name, list[float]]:
-    """Seconds of every call: ``rounds`` per contender after ``warmup`` untimed ones.
+    """Returns seconds per call: ``rounds`` per contender after ``warmup`` untimed ones.
 
-    A contender that has things to prepare times itself and returns its seconds.
+    A contender that needs untimed preparation times itself and returns its seconds.
     """
     times: dict[Name, list[float]] = {name: [] for name in contenders}
     for so_far in interleaved(contenders, rounds, warmup):
@@ -80,7 +80,7 @@ def interleave(
 
 
 def summarize(seconds: list[float]) -> dict[str, Any]:
-    """Median, extremes and relative spread (interquartile range over median)."""
+    """Returns median, extremes and relative spread (interquartile range / median)."""
     median = statistics.median(seconds)
     quarters = statistics.quantiles(seconds, n=4) if len(seconds) > 1 else [median] * 3
     return {
@@ -93,7 +93,7 @@ def summarize(seconds: list[float]) -> dict[str, Any]:
 
 
 def shown(one: Mapping[str, Any], digits: int = 1) -> str:
-    """Median, minimum and spread of a side, for the printed tables."""
+    """Formats median, minimum and spread of a side for the printed tables."""
     median, least = (1e3 * one[key] for key in ("median_s", "min_s"))
     return (
         f"{median:8.{digits}f} ms (min {least:.{digits}f})  spread {one['spread']:.1%}"
@@ -101,18 +101,18 @@ def shown(one: Mapping[str, Any], digits: int = 1) -> str:
 
 
 def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> tuple[str, list[str]]:
-    """Name of the processor and the wide instruction sets it has.
+    """Returns the name of the processor and its wide instruction sets.
 
-    A virtual machine calls every server of AMD "AMD EPYC" and every one of Intel "Xeon
-    Processor": the name has the core after it, by AMD's numbers of families (25: Zen 3
-    and Zen 4, of which Zen 4 alone has AVX-512; 26: Zen 5) and Intel's of models.
+    A virtual machine calls every AMD server "AMD EPYC" and every Intel server "Xeon
+    Processor", so the core is appended to the name: by AMD's family numbers (25: Zen 3
+    and Zen 4, of which only Zen 4 has AVX-512; 26: Zen 5) and Intel's model numbers.
     """
     try:
         text = cpuinfo.read_text(encoding="utf-8")
     except OSError:
         return platform.processor() or "unknown", []
     lines = re.findall(r"^([^\t:]+?)\s*: ?(.*)$", text, re.M)
-    first = dict(reversed(lines))  # of the first processor
+    first = dict(reversed(lines))  # the first processor's values
     have = set(first.get("flags", "").split())
     name = first.get("model name", "unknown")
     core = ""
@@ -127,7 +127,7 @@ def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> tuple[str, list[str]]:
 def gemm_rate(
     multiply: Callable[[Any, Any], object], a: Any, b: Any, flops: float
 ) -> float:
-    """GFLOP/s of a matrix product: the best of ten after two warm-up calls."""
+    """Returns GFLOP/s of a matrix product: the best of ten after two warm-up calls."""
     best = float("inf")
     for turn in range(12):
         begin = time.perf_counter()
@@ -138,7 +138,7 @@ def gemm_rate(
 
 
 def gemm_rates(dtype: str = "float32") -> dict[str, float]:
-    """Rates of a BERT-sized product, 1024 x 768 x 3072, ours and PyTorch's."""
+    """Returns rates of a BERT-sized product, 1024 x 768 x 3072, ours and PyTorch's."""
     import numpy as np
 
     m, k, n = 1024, 768, 3072
@@ -165,7 +165,7 @@ def gemm_rates(dtype: str = "float32") -> dict[str, float]:
 
 
 def measured_machine(threads: int, dtype: str = "float32") -> dict[str, Any]:
-    """The machine with this many threads, and its rate of products of this type."""
+    """Returns the machine with this many threads, and its product rate in ``dtype``."""
     set_threads(threads)
     record = machine(threads)
     if dtype != "float32":
@@ -174,7 +174,7 @@ def measured_machine(threads: int, dtype: str = "float32") -> dict[str, Any]:
 
 
 def measure_gemm_again(record: dict[str, Any], dtype: str) -> None:
-    """Keep the better rate of each side: one measurement may meet a slow moment."""
+    """Keeps the better rate of each side, as one measurement may meet a slow moment."""
     key = "gemm_gflops" if dtype == "float32" else f"gemm_gflops_{dtype}"
     rates = record[key]
     for side, rate in gemm_rates(dtype).items():
@@ -182,9 +182,9 @@ def measure_gemm_again(record: dict[str, Any], dtype: str) -> None:
 
 
 def gemm_limit(flops: float, record: Mapping[str, Any], dtype: str) -> float:
-    """Seconds that so many operations take at the best rate this machine showed.
+    """Returns the seconds that ``flops`` take at the best rate this machine reached.
 
-    The rate is the better one of PyTorch's and ours for one product of BERT's size,
+    The rate is the better of PyTorch's and ours for one product of BERT's size,
     measured in the same run; a step cannot be faster than its products at that rate.
     """
     key = "gemm_gflops" if dtype == "float32" else f"gemm_gflops_{dtype}"
@@ -193,7 +193,7 @@ def gemm_limit(flops: float, record: Mapping[str, Any], dtype: str) -> float:
 
 
 def machine(threads: int) -> dict[str, Any]:
-    """What decides the speed here, and the versions that were measured."""
+    """Returns what determines the speed here, and the measured versions."""
     name, isa = cpu_model()
     versions = {"python": platform.python_version()}
     for module in LIBRARIES:
@@ -219,7 +219,7 @@ def machine(threads: int) -> dict[str, Any]:
 
 
 def machine_line(record: Mapping[str, Any]) -> str:
-    """The machine in one line, for people."""
+    """Formats the machine in one line, for people."""
     rates = ", ".join(f"{k} {v:.0f}" for k, v in record["gemm_gflops"].items())
     gpu = f"{record['gpu']}; " if "gpu" in record else ""
     line = (
@@ -236,16 +236,16 @@ def machine_line(record: Mapping[str, Any]) -> str:
 
 
 def only(kinds: list[str]) -> str:
-    """What a record's name has after it when one kind alone was measured."""
+    """Returns the suffix of a record's name when only one kind was measured."""
     return f"-{kinds[0]}" if len(kinds) == 1 else ""
 
 
 def write(
     name: str, record: Mapping[str, Any], results: Mapping[str, Any], **more: Any
 ) -> Path:
-    """Store one benchmark as results/<name>-<machine>-<date>.json, whole or not at all.
+    """Stores one benchmark as results/<name>-<machine>-<date>.json, atomically.
 
-    Called again in the same run with more results it replaces the file.
+    A second call in the same run with more results replaces the file.
     """
     where = record.get("gpu", record["cpu"])
     slug = re.sub(r"[^a-z0-9]+", "-", where.lower()).strip("-")
@@ -266,7 +266,7 @@ def write(
 
 
 def set_threads(threads: int) -> None:
-    """Give both sides the same number of threads."""
+    """Gives both sides the same number of threads."""
     try:
         import torch
 

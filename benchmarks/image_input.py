@@ -1,4 +1,4 @@
-"""JPEG files that become batches, beside a training step and within training."""
+"""Decoding of JPEG files into batches, compared with and within a training step."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 
 from benchmarks import harness
 
-STEPS = 4  # in a round
+STEPS = 4  # in each round
 PREFETCH = 2  # batches ready ahead of the step
 
 
 def write_pictures(folder: Path, count: int, side: int) -> list[Path]:
-    """``count`` JPEG files of smooth random pictures with some noise."""
+    """Writes ``count`` JPEG files of smooth random pictures with some noise."""
     from PIL import Image
 
     rng, paths = np.random.default_rng(0), []
@@ -31,7 +31,7 @@ def write_pictures(folder: Path, count: int, side: int) -> list[Path]:
 
 
 class Files:
-    """Rows of files, and how their batches are made."""
+    """Rows of picture files, and the batches read from them."""
 
     def __init__(self, paths: Sequence[Path], side: int, classes: int) -> None:
         from evolving_attention.data.image_transforms import (
@@ -49,7 +49,7 @@ class Files:
         self.rng = np.random.default_rng(0)
 
     def batch(self, rows: Sequence[Mapping[str, Any]], ids: Sequence[int]) -> Any:
-        """Decoded and changed pictures with their classes."""
+        """Returns decoded and augmented pictures with their classes."""
         from evolving_attention.data.images import read_pictures
         from evolving_attention.data.packed import Batch
 
@@ -64,7 +64,7 @@ class Files:
         )
 
     def batches(self, size: int) -> Iterator[Any]:
-        """One pass over the files, prepared by a thread of its own."""
+        """Iterates over the files once; batches are prepared in a separate thread."""
         from evolving_attention.data.loader import PackedLoader
 
         return iter(
@@ -79,9 +79,9 @@ class Files:
 
 
 def race_input(model: Any, side: int, batch: int, rounds: int) -> dict[str, Any]:
-    """Seconds of STEPS batches: of input alone, of steps on arrays, of steps on files.
+    """Times STEPS batches: input alone, steps on arrays, and steps on files.
 
-    A step on files begins with none prepared; so the cost has the first batch's delay.
+    Steps on files start without a prepared batch: their time has its delay.
     """
     import evolving_attention as ea
 

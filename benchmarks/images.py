@@ -1,13 +1,13 @@
-"""Networks of images: training and inference against other libraries, and their input.
+"""Image networks: training and inference against other libraries, and their input.
 
 ``training``: AA-ResNet-50 (SGD with momentum) and ViT-B/16 (clipping, AdamW) at 224²,
-each plain and with evolving attention, against eager PyTorch with channels last; with
-the peak memory of each process. ``inference``: ResNet-50 and ViT-B/16 against OpenVINO
-and PyTorch. Every side has a process of its own, the same weights, the same pictures,
-and no dropout; the first losses, or the logits, are compared before the timing. All
-sides and both kinds of attention take turns. ``input``: JPEG files of 224² decoded,
-cropped, mirrored and normalised, how many a second beside the training step, and what
-training on files costs over training on arrays.
+each vanilla and with evolving attention, against eager PyTorch in channels-last layout;
+also the peak memory of each process. ``inference``: ResNet-50 and ViT-B/16 against
+OpenVINO and PyTorch. Every side runs in its own process with the same weights, the same
+pictures and no dropout; the first losses, or the logits, are compared before the
+timing. All sides and both kinds of attention take turns. ``input``: JPEG files of 224²
+decoded, cropped, mirrored and normalised, their number per second compared with the
+training step's, and the cost of training on files over training on arrays.
 
     python -m benchmarks.images [--measure training inference input] [--dtype bfloat16]
         [--models aa_resnet50 vit_b16 resnet50] [--batches 1 16] [--rounds 5]
@@ -32,7 +32,7 @@ from benchmarks.race import TOLERANCE, difference, ratios
 from benchmarks.worker import Worker
 
 MEASURES = ("training", "inference", "input")
-# Networks of each measure, with the sizes of their batches.
+# Networks of each measure, with their batch sizes.
 TRAINED = {"aa_resnet50": [16], "vit_b16": [8]}
 INFERRED = {"resnet50": [1, 16], "vit_b16": [1, 16]}
 MODELS = tuple(TRAINED | INFERRED)
@@ -82,12 +82,12 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
         },
     },
 }
-# Of evolving attention: the papers' values for these networks.
+# α and β of evolving attention: the papers' values for these networks.
 MIXES = {"resnet": (0.5, 1.0), "vit": (0.1, 0.3)}
 
 
 def sizes_of(model: str, kind: str, size: str) -> dict[str, Any]:
-    """What both sides are told of a network."""
+    """Returns the sizes of a network for both sides."""
     family = "vit" if model.startswith("vit") else "resnet"
     found = dict(SIZES[size][family])
     if family == "resnet":
@@ -97,14 +97,14 @@ def sizes_of(model: str, kind: str, size: str) -> dict[str, Any]:
 
 
 def pictures(sizes: dict[str, Any], batch: int) -> tuple[np.ndarray, np.ndarray]:
-    """Random pictures [batch, 3, side, side] and their classes."""
+    """Returns random pictures [batch, 3, side, side] and their classes."""
     rng, side = np.random.default_rng(0), sizes["image_size"]
     pixels = rng.standard_normal((batch, 3, side, side), np.float32)
     return pixels, rng.integers(0, sizes["num_labels"], batch)
 
 
 def flops(model: str, sizes: dict[str, Any], batch: int, training: bool) -> float:
-    """Operations in the products and convolutions of one step or pass."""
+    """Returns the operations in the products and convolutions of one step or pass."""
     from evolving_attention.profiling import resnet_flops, vit_flops
 
     config = our_model(model, sizes, "float32").config
@@ -115,7 +115,7 @@ def flops(model: str, sizes: dict[str, Any], batch: int, training: bool) -> floa
 
 
 def common_weights(model: str, sizes: dict[str, Any], folder: Path) -> str:
-    """Write the weights that every side starts from."""
+    """Writes the weights that every side starts from; returns their path."""
     path = folder / f"{model}.npz"
     state = our_model(model, sizes, "float32").state_dict()
     np.savez(path, **{name: np.asarray(value) for name, value in state.items()})
@@ -128,7 +128,7 @@ def start(
     sides: Sequence[str],
     result: dict[str, Any],
 ) -> dict[str, Worker]:
-    """The sides that agree, ready to run; the others' reasons in the result."""
+    """Starts the sides that agree; writes the others' reasons into ``result``."""
     batch = pictures(request["sizes"], request["batch"])
     workers: dict[str, Worker] = {}
     expected: np.ndarray | None = None
@@ -157,7 +157,7 @@ def start(
 def race(
     task: str, model: str, batch: int, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """All sides of one network and batch in turns, by kind of attention."""
+    """Times all sides of one network and batch in turns, by kind of attention."""
     kinds = options.kinds if task == "training" else ["vanilla"]
     results: dict[str, Any] = {kind: {} for kind in kinds}
     with contextlib.ExitStack() as stack:
@@ -190,7 +190,7 @@ def race(
 
 
 def compare(results: dict[str, Any]) -> None:
-    """Add the ratios that the measure is for."""
+    """Adds the ratios of memory and time."""
     for result in results.values():
         ours, torch = (result.get(side, {}) for side in ("ours", "torch"))
         if "peak_bytes" in ours and "peak_bytes" in torch:
@@ -202,7 +202,7 @@ def compare(results: dict[str, Any]) -> None:
 
 
 def show(what: str, kind: str, result: dict[str, Any], batch: int) -> None:
-    """Print the sides of one measurement and the ratios."""
+    """Prints the sides of one measurement and the ratios."""
     sides = {side: result[side] for side in SIDES if side in result}
     over, limit = ratios(sides), result["work"]["gemm_limit_s"]
     for side in SIDES:
@@ -227,7 +227,7 @@ def show(what: str, kind: str, result: dict[str, Any], batch: int) -> None:
 def measure(
     task: str, model: str, batch: int, options: argparse.Namespace, machine: Any
 ) -> dict[str, Any]:
-    """One network and batch, with the operations of its products."""
+    """Measures one network and batch; adds the operations of its products."""
     results = race(task, model, batch, options)
     compare(results)
     harness.measure_gemm_again(machine, options.dtype)
@@ -243,7 +243,7 @@ def measure(
 def fed(
     task: str, model: str, batch: int, options: argparse.Namespace, machine: Any
 ) -> dict[str, Any]:
-    """The input of one network's training."""
+    """Measures the input of one network's training."""
     sizes = sizes_of(model, options.kinds[-1], options.size)
     network = our_model(model, sizes, options.dtype)
     result = race_input(network, sizes["image_size"], batch, options.rounds)
@@ -261,7 +261,7 @@ def fed(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     common = ("kinds", "dtype", "threads", "rounds", "dry")
     parser = spelled.parser(__doc__, *common)
     parser.add_argument("--measure", nargs="+", choices=MEASURES, default=MEASURES)

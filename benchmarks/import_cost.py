@@ -1,4 +1,4 @@
-"""What an import costs: seconds and resident memory in fresh interpreters.
+"""The cost of an import: seconds and resident memory in fresh interpreters.
 
 python -m benchmarks.import_cost [--rounds 7]
 """
@@ -38,7 +38,7 @@ print(json.dumps([seconds, peak]))
 
 
 def once(statement: str, peaks: list[int]) -> float:
-    """Seconds of the statement in a new interpreter; notes its peak memory."""
+    """Returns a statement's seconds in a new interpreter; notes its peak memory."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(statement=statement)],
         env=environment(2),
@@ -54,7 +54,7 @@ def once(statement: str, peaks: list[int]) -> float:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     options = spelled.parser(__doc__, "dry", rounds=7).parse_args(arguments)
     runs: dict[str, Callable[[], float]] = {}
     peaks: dict[str, list[int]] = {}

@@ -1,10 +1,10 @@
 """BERT classification inference: ours and the engines people run on CPUs.
 
 PyTorch eager, torch.compile (frozen weights), ONNX Runtime, OpenVINO and CTranslate2
-(vanilla only), each in a process of its own, with the same threads, the same weights
-and the same input without padding. All sides and both kinds of attention take turns.
-Logits are compared before the timing; a side that is not installed, cannot do it, or
-differs is named with the reason.
+(vanilla only), each in its own process, with the same threads, the same weights and the
+same input without padding. All sides and both kinds of attention take turns. Logits are
+compared before the timing; a side that is not installed, is not able to run, or differs
+is listed with the reason.
 
     python -m benchmarks.inference --dtype float32 [--shapes 8x128 2x512]
 """
@@ -23,13 +23,13 @@ from benchmarks.race import TOLERANCE, race_kinds, ratios
 
 
 def size_of(text: str) -> tuple[int, int]:
-    """ "8x128" as (8, 128)."""
+    """Parses "8x128" as (8, 128)."""
     batch, _, length = text.partition("x")
     return int(batch), int(length)
 
 
 def measure(size: tuple[int, int], options: argparse.Namespace) -> dict[str, dict]:
-    """All sides and kinds on one batch, by kind."""
+    """Times all sides and kinds on one batch; returns results by kind."""
     shapes = {kind: shape_of(options.size, kind) for kind in options.kinds}
     ids, _ = batch_of(next(iter(shapes.values())), *size)
     lengths = np.full(len(ids), ids.shape[1])
@@ -48,7 +48,7 @@ def measure(size: tuple[int, int], options: argparse.Namespace) -> dict[str, dic
 
 
 def show(what: str, result: dict[str, Any], limit_s: float, batch: int) -> None:
-    """Print the sides of one measurement."""
+    """Prints the sides of one measurement."""
     times = ratios(result)
     for side, one in result.items():
         if "median_s" in one:
@@ -61,7 +61,7 @@ def show(what: str, result: dict[str, Any], limit_s: float, batch: int) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     common = ("size", "kinds", "dtype", "threads", "rounds", "sides", "dry")
     parser = spelled.parser(__doc__, *common)
     parser.add_argument(

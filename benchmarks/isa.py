@@ -1,8 +1,8 @@
-"""--isa avx2: both sides of a benchmark held to AVX2, which most laptops have.
+"""--isa avx2: limits both sides of a benchmark to AVX2, which most laptops have.
 
-Ours, PyTorch's own kernels, the oneDNN of both and PyTorch's MKL read environment
-variables when they are loaded. A benchmark refuses to measure when one of them says
-that it went further.
+Our library, PyTorch's own kernels, both oneDNNs and PyTorch's MKL read environment
+variables when they are loaded. A benchmark refuses to measure when one of them reports
+a wider instruction set.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import sys
 from typing import Any
 
-# Our limit, and those of PyTorch's own kernels, of both oneDNNs and of MKL.
+# Our limit, and the limits of PyTorch's own kernels, of both oneDNNs and of MKL.
 AVX2 = {
     "EA_MAX_ISA": "avx2",
     "ATEN_CPU_CAPABILITY": "avx2",
@@ -27,14 +27,14 @@ torch.relu(torch.ones(16, 16).to_mkldnn())  # the first primitive tells the set
 
 
 def hold(script: str, isa: str | None, arguments: list[str] | None) -> None:
-    """Start this process again with every library held to AVX2, if ``isa`` names it.
+    """Restarts this process with every library limited to AVX2, if ``isa`` names it.
 
-    It takes a new process, since the libraries are loaded by now. Both sides live in
-    it, and what it starts inherits the variables.
+    A new process is needed because the libraries are already loaded. Both sides run in
+    it, and its children inherit the variables.
 
     Args:
         script: the module of ``benchmarks`` to start.
-        arguments: of its command line; None: those of this process.
+        arguments: its command line; None: the arguments of this process.
     """
     if isa is None or all(os.environ.get(k) == v for k, v in AVX2.items()):
         return
@@ -44,10 +44,10 @@ def hold(script: str, isa: str | None, arguments: list[str] | None) -> None:
 
 
 def reported() -> dict[str, str]:
-    """The instruction set that each library says it uses, in this environment.
+    """Returns the instruction set that each library reports in this environment.
 
-    MKL does not tell: what it was asked to do stands for it. PyTorch's oneDNN tells in
-    its log alone, which a process of its own writes.
+    MKL does not report its own: the requested limit is given instead. PyTorch's oneDNN
+    reports only in its log, which a separate process writes.
     """
     import torch
 
@@ -74,14 +74,14 @@ def reported() -> dict[str, str]:
 
 
 def check(told: dict[str, str]) -> None:
-    """Refuse to measure when a library went past AVX2 all the same."""
+    """Refuses to measure if a library still uses more than AVX2."""
     past = {k: v for k, v in told.items() if "avx512" in re.sub("-", "", v.lower())}
     if past:
         raise SystemExit(f"--isa avx2: these are not held to it: {past}")
 
 
 def tell(machine: dict[str, Any], isa: str | None) -> None:
-    """Print what the libraries report, keep it in the record, and check it."""
+    """Prints what the libraries report, stores it in the record and checks it."""
     machine["isa_reported"] = reported()
     print("; ".join(f"{k}: {v}" for k, v in machine["isa_reported"].items()))
     if isa is not None:

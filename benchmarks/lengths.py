@@ -1,9 +1,9 @@
 """Sentences per second on CoLA's and MRPC's real lengths: ours packs, the others pad.
 
-Every side sees the same batches: "random" as a data loader draws them, "sorted" with
-the rows sorted by length first, which spares the others most of their padding. Ours
-packs both. Tokenising and building batches happen before the clock. The JSON of a task
-is written again after each order, so that a run cut short keeps what it has.
+Every side gets the same batches: "random" in a data loader's order, "sorted" with the
+rows sorted by length first, which spares the others most of their padding. Ours packs
+both. Tokenising and building batches are not timed. The JSON of a task is rewritten
+after each order, so that an interrupted run keeps its results.
 
     python -m benchmarks.lengths --task cola mrpc --kinds evolving [--size mini]
 """
@@ -27,7 +27,7 @@ from benchmarks.worker import Batch
 
 
 def token_lengths(task: str, data: Path, count: int) -> list[int]:
-    """Tokens of the first ``count`` training rows under MiniLM's (BERT's) tokenizer."""
+    """Returns the first ``count`` training rows' lengths under MiniLM's tokenizer."""
     import evolving_attention as ea
 
     train, _ = ea.glue.load(task, data)
@@ -39,7 +39,7 @@ def token_lengths(task: str, data: Path, count: int) -> list[int]:
 
 
 def batches(lengths: Sequence[int], size: int, vocabulary: int) -> list[Batch]:
-    """Random ids with these lengths, cut into batches, padded to each one's longest."""
+    """Returns random ids with these lengths in batches, each padded to its longest."""
     rng = np.random.default_rng(0)
     found = []
     for begin in range(0, len(lengths), size):
@@ -51,12 +51,12 @@ def batches(lengths: Sequence[int], size: int, vocabulary: int) -> list[Batch]:
 
 
 def padding(some: Sequence[Batch]) -> float:
-    """Share of the padded places that hold no token."""
+    """Returns the share of padding among all positions."""
     return 1.0 - sum(int(n.sum()) for _, n in some) / sum(ids.size for ids, _ in some)
 
 
 def compare(result: dict[str, Any], count: int) -> None:
-    """Add the sentences per second of each side, and ours over the best other one."""
+    """Adds each side's sentences per second, and ours over the best other one."""
     for one in result.values():
         if "median_s" in one:
             one["sentences_per_s"] = count / one["median_s"]
@@ -71,7 +71,7 @@ def compare(result: dict[str, Any], count: int) -> None:
 
 
 def show(kind: str, order: str, result: dict[str, Any]) -> None:
-    """Print one order of one attention kind."""
+    """Prints one order of one attention kind."""
     limit_s, share = result["work"]["gemm_limit_s"], result["work"]["padding"]
     print(f"{kind}, {order} rows: {share:.0%} padding")
     for side, one in result.items():
@@ -88,7 +88,7 @@ def show(kind: str, order: str, result: dict[str, Any]) -> None:
 
 @dataclass
 class Record:
-    """What is known of one task so far; the file is replaced with each order timed."""
+    """The results of one task so far; the file is replaced after each timed order."""
 
     name: str
     machine: dict[str, Any]
@@ -104,7 +104,7 @@ class Record:
         order: str,
         result: dict[str, Any],
     ) -> None:
-        """Add one order of one kind, print it and store everything."""
+        """Adds one order of one kind, prints it and stores everything."""
         dtype = self.settings["dtype"]
         work = flops(shape_of(self.settings["size"], kind), rows)
         compare(result, len(rows))
@@ -122,7 +122,7 @@ class Record:
 
 
 def measure(task: str, options: argparse.Namespace) -> None:
-    """All kinds, orders and sides on one task."""
+    """Times all kinds, orders and sides on one task."""
     folder = options.data / {"cola": "CoLA", "mrpc": "MRPC"}[task]
     rows = token_lengths(task, folder, options.sentences)
     name = f"lengths-{task}-{options.size}-{options.dtype}"
@@ -158,7 +158,7 @@ def measure(task: str, options: argparse.Namespace) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     common = ("kinds", "dtype", "threads", "rounds", "sides", "dry")
     own = {"data": spelled.DATA, "size": "mini", "sentences": 256, "batch": 32}
     parser = spelled.parser(__doc__, *common, **own)

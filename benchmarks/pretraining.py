@@ -1,12 +1,12 @@
 """Pre-training BERT on full rows of text: ours and transformers, tokens a second.
 
-Masked language modelling, 15 % of the tokens, on WikiText-2's valid part in WordPiece.
-Both sides start from the same random weights and see the same full rows, so nothing is
-padded; each masks its rows within its step, ours by the data set, transformers by its
-collator. transformers computes the vocabulary's scores of all tokens, ours those of
-masked ones. A step is masking, forward, backward, clipping and AdamW, as the Trainers
-take it. Before the timing their losses on one masked batch are compared. Evolving
-attention takes turns in the same rounds; nobody else has that model.
+Masked language modelling of 15 % of the tokens, on WikiText-2's valid part in
+WordPiece. Both sides start from the same random weights and see the same full rows, so
+nothing is padded. Each masks its rows within its step: ours in the data set,
+transformers in its collator. transformers computes vocabulary scores of all tokens,
+ours only those of masked tokens. A step is masking, forward, backward, clipping and
+AdamW, as in the Trainers. Before the timing their losses on one masked batch are
+compared. Evolving attention takes turns in the same rounds; no other library has it.
 
     python -m benchmarks.pretraining [--size small] [--dtype bfloat16]
 """
@@ -27,12 +27,12 @@ from benchmarks.peers.torch_bert import adamw
 from benchmarks.pretraining_curves import DATA
 from benchmarks.translation import Sides, race
 
-VOCABULARY = 30522  # of the model; the tokenizer has as many as the text gives
+VOCABULARY = 30522  # of the model; the tokenizer has as many as the text yields
 RATE = 1e-4
 
 
 def our_model(kind: str, size: str, dtype: str) -> Any:
-    """Our BERT for masked language modelling with random weights."""
+    """Builds our BERT for masked language modelling with random weights."""
     import evolving_attention as ea
 
     name = {"vanilla": "", "evolving": "ea_"}[kind]
@@ -43,7 +43,7 @@ def our_model(kind: str, size: str, dtype: str) -> Any:
 
 
 def rows_of(data: Path, length: int, cache: Path) -> tuple[Any, Any]:
-    """The data set and its tokenizer."""
+    """Returns the data set and its tokenizer."""
     from evolving_attention import pretraining
 
     files = pretraining.corpus_files(data)
@@ -55,7 +55,7 @@ def rows_of(data: Path, length: int, cache: Path) -> tuple[Any, Any]:
 
 
 def groups(rows: Any, batch: int, count: int) -> list[np.ndarray[Any, Any]]:
-    """``count`` batches of full rows, spread over the corpus."""
+    """Returns ``count`` batches of full rows, spread over the corpus."""
     full = np.flatnonzero(rows.lengths == rows.max_seq_length)
     chosen = np.linspace(0, len(full) - 1, batch * count).astype(int)
     return list(np.random.default_rng(0).permutation(full[chosen]).reshape(-1, batch))
@@ -64,7 +64,7 @@ def groups(rows: Any, batch: int, count: int) -> list[np.ndarray[Any, Any]]:
 def our_steps(
     model: Any, rows: Any, some: list[np.ndarray[Any, Any]]
 ) -> Callable[[], None]:
-    """One step of ours on each group of rows."""
+    """Returns a function that takes one step of ours on each group of rows."""
     import evolving_attention as ea
     from evolving_attention.optim import clip_grad_norm_
 
@@ -91,7 +91,7 @@ def torch_steps(
     some: list[list[dict[str, list[int]]]],
     dtype: str,
 ) -> Callable[[], None]:
-    """One step of transformers' model on each group of rows."""
+    """Returns a function that takes one step of transformers' model on each group."""
     optimizer = adamw(peer, RATE)
     peer.train()
 
@@ -109,7 +109,7 @@ def torch_steps(
 
 
 def start_losses(model: Any, peer: Any, batch: dict[str, Any]) -> dict[str, float]:
-    """The loss of both sides on one masked batch, without dropout."""
+    """Returns the losses of both sides on one masked batch, without dropout."""
     model.eval()
     peer.eval()
     count = len(batch["sequence_offsets"]) - 1
@@ -123,7 +123,7 @@ def start_losses(model: Any, peer: Any, batch: dict[str, Any]) -> dict[str, floa
 
 
 def peer_of(model: Any, tokenizer: Any) -> tuple[Any, Any]:
-    """transformers' model with the weights of ours, and its masking collator."""
+    """Returns transformers' model with our weights, and its masking collator."""
     from transformers import (
         BertForMaskedLM,
         DataCollatorForLanguageModeling,
@@ -143,7 +143,7 @@ def peer_of(model: Any, tokenizer: Any) -> tuple[Any, Any]:
 def build(
     options: Any, rows: Any, tokenizer: Any
 ) -> tuple[Sides, dict[str, float], int]:
-    """The sides by kind, the first losses of the vanilla ones, tokens of a round."""
+    """Returns sides by kind, first losses of the vanilla ones, and tokens per round."""
     contenders: Sides = {}
     start: dict[str, float] = {}
     some = groups(rows, options.batch, options.batches)
@@ -167,16 +167,16 @@ def build(
 
 
 def plain_row(rows: Any, index: int) -> dict[str, list[int]]:
-    """A row as the tokenizer gave it."""
+    """Returns a row as the tokenizer produced it."""
     row = rows[index]
     labels = row["labels"]
     hidden = labels != -100
-    # a token that was replaced is its label
+    # the label of a replaced token is the original token
     return {"input_ids": np.where(hidden, labels, row["input_ids"]).tolist()}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     parser = spelled.parser(
         __doc__, "kinds", "dtype", "threads", "dry", "length", rounds=5, batch=32
     )

@@ -1,17 +1,17 @@
-"""Masked language models on WikiText-2's valid part: who learns at which rate.
+"""Masked language models on WikiText-2's valid part: which net learns at which rate.
 
 RealFormer's Figure 3 is about stability: at 24 layers and a higher learning rate the
 post-norm net diverges and the residual one does not. Here thin nets of 12 and 24 layers
 (width 64, 4 heads) are pre-trained with vanilla, residual, evolving and pre-norm
-vanilla attention at three rates over seeds, with equal rows, masks, initial values and
-dropout masks where they have them in common (the named random streams). Rows of 32
-tokens from a vocabulary of 1,000 let such nets learn more than frequencies; with 128
-tokens, 8,000 words and 400 updates none ended clearly below their loss. The last 10 %
-of the rows are held out. A run counts as failed if its loss became infinite or NaN, or
-if its last held-out loss is not below that of the tokens' frequencies, which a model
-that has learnt nothing but them reaches.
+vanilla attention at three rates over seeds. Rows and masks are equal, and so are the
+initial values and dropout masks they have in common (the named random streams). Rows of
+32 tokens from a vocabulary of 1,000 let such nets learn more than frequencies; with 128
+tokens, 8,000 words and 400 updates no net ended clearly below the loss of frequencies.
+The last 10 % of the rows are held out. A run counts as failed if its loss became
+infinite or NaN, or if its last held-out loss is not below that of the token
+frequencies, which a model that has learnt only these reaches.
 
-Writes each run into a JSON file, the table of docs/pretraining.md between its markers,
+Writes each run to a JSON file, the table to docs/pretraining.md, between its markers,
 and the curves into docs/figures. Runs that are already in the JSON are not repeated.
 
     python -m benchmarks.pretraining_curves [--arms vanilla evolving] [--seeds 3]
@@ -62,7 +62,7 @@ RATES = (5e-4, 2e-3, 8e-3)
 
 
 class Data:
-    """The rows to train on and those held out, and the loss of frequencies alone."""
+    """Training rows, held-out rows, and the loss of token frequencies."""
 
     def __init__(self, file: Path, cache: Path, length: int = LENGTH) -> None:
         from evolving_attention import pretraining
@@ -79,9 +79,9 @@ class Data:
 
 
 def unigram_loss(train: Any, held_out: Any, size: int) -> float:
-    """The mean of -log p over the held-out labels, p the frequencies in training.
+    """Returns the mean of -log p over the held-out labels, with p from training rows.
 
-    Each token is counted once more than it occurs.
+    Each token's count is increased by one.
     """
     counts = np.ones(size)
     batch = train.gather(np.arange(len(train)))
@@ -95,7 +95,7 @@ def unigram_loss(train: Any, held_out: Any, size: int) -> float:
 def run(
     data: Data, arm: str, layers: int, rate: float, seed: int, updates: int, every: int
 ) -> dict[str, Any]:
-    """Train once: the curve of held-out losses and accuracies, and how it ended."""
+    """Trains once; returns the curve of held-out losses and accuracies, and its end."""
     import evolving_attention as ea
 
     ea.manual_seed(seed)
@@ -144,14 +144,14 @@ def run(
 
 
 def failed(one: dict[str, Any]) -> bool:
-    """Whether a run ended without having learnt more than frequencies."""
+    """Returns whether a run ended without having learnt more than frequencies."""
     if one["ended"] != "finite" or not one["curve"]:
         return True
     return bool(one["curve"][-1]["loss"] >= one["frequencies"])
 
 
 def table(runs: list[dict[str, Any]]) -> str:
-    """Markdown: of each net the losses of runs that learn, and how many fail."""
+    """Returns Markdown: per net the losses of runs that learn, and how many fail."""
     rates = sorted({one["rate"] for one in runs})
     heads = " | ".join(f"rate {rate:g}: loss, accuracy, failed" for rate in rates)
     lines = [f"| layers | net | {heads} |", f"|{'---|' * (len(rates) + 2)}"]
@@ -179,7 +179,7 @@ def _cell(runs: list[dict[str, Any]]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     parser = spelled.parser(__doc__, "threads")
     parser.add_argument("--data", type=Path, default=DATA, help="text files")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))

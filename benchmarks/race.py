@@ -26,12 +26,12 @@ SIDES = (
     "openvino",
     "ctranslate2",
 )
-# Largest difference of a logit from PyTorch's in float32, over the largest logit.
+# Largest difference of a logit from PyTorch's float32 logit, over the largest logit.
 TOLERANCE = {"float32": 1e-3, "bfloat16": 1e-1}
 
 
 def request(shape: Shape, dtype: str, threads: int, padded: bool, folder: Path) -> dict:
-    """What every side is told; writes the common weights into the folder."""
+    """Returns every side's request; writes the common weights into the folder."""
     import evolving_attention as ea
 
     ea.manual_seed(0)
@@ -48,7 +48,7 @@ def request(shape: Shape, dtype: str, threads: int, padded: bool, folder: Path) 
 
 
 def export(wanted: dict[str, Any], example: Sequence[int]) -> str | None:
-    """Export the peer's model to ONNX in a process of its own; None or what failed."""
+    """Exports the peer's model to ONNX in a separate process; None or the error."""
     text = json.dumps(wanted | {"example": list(example)})
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "benchmarks.worker"],
@@ -62,7 +62,7 @@ def export(wanted: dict[str, Any], example: Sequence[int]) -> str | None:
 
 
 def difference(found: np.ndarray, expected: np.ndarray) -> float:
-    """Largest difference over the largest expected value; infinite for a NaN."""
+    """Returns the largest difference over the largest expected value; NaN: infinite."""
     if found.shape != expected.shape or not np.isfinite(found).all():
         return float("inf")
     return float(np.abs(found - expected).max() / np.abs(expected).max())
@@ -79,7 +79,7 @@ def race(
     padded: bool = False,
     keep: Callable[[str, dict[str, Any]], None] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """:func:`race_kinds` of one attention kind: results by set of batches and side."""
+    """Returns results by set of batches and side: :func:`race_kinds` of one kind."""
 
     def kept(kind: str, name: str, result: dict[str, Any]) -> None:
         if keep is not None:
@@ -108,9 +108,9 @@ def race_kinds(
     padded: bool = False,
     keep: Callable[[str, str, dict[str, Any]], None] | None = None,
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """Results by kind, set of batches and side; all kinds and sides take turns.
+    """Returns results by kind, set of batches and side; all kinds and sides take turns.
 
-    A side that cannot take part says why.
+    For a side that cannot take part the result is the reason.
 
     Args:
         shapes: the models, by attention kind.
@@ -153,9 +153,9 @@ def _workers(
     sides: Sequence[str],
     results: dict[str, dict[str, Any]],
 ) -> dict[str, Worker]:
-    """The sides whose outputs are right, ready to run; the others' reasons in results.
+    """Returns the sides with correct outputs; the others' reasons go into ``results``.
 
-    The stack closes them.
+    The stack closes the workers.
     """
     first = next(iter(batches.values()))[0][0]
     if {"onnxruntime", "openvino"} & set(sides):
@@ -185,7 +185,7 @@ def _workers(
 def reference(
     wanted: dict[str, Any], batches: Mapping[str, Sequence[Batch]]
 ) -> dict[str, np.ndarray]:
-    """Logits in float32: PyTorch's, or ours where PyTorch is not installed."""
+    """Returns float32 logits: PyTorch's, or ours where PyTorch is not installed."""
     for side in ("torch eager", "ours"):
         try:
             with Worker(side, wanted | {"dtype": "float32"}) as worker:
@@ -198,7 +198,7 @@ def reference(
 
 
 def ratios(results: Mapping[str, Any]) -> dict[str, float]:
-    """Time of each other side over ours, by side."""
+    """Returns the time of each other side over ours, by side."""
     ours = results.get("ours", {}).get("median_s")
     return {
         side: one["median_s"] / ours

@@ -1,7 +1,7 @@
-"""Five seeds of one command against five single commands: seconds, and the same bits.
+"""Five seeds of one command against five single commands: seconds, and equal bits.
 
-Each run is a process of its own from its start: with --seeds one that reads the data
-and tokenises them once, else five. Rounds alternate.
+Each run starts new processes: with --seeds one process, which reads and tokenises the
+data once, otherwise five. Rounds alternate.
 
     python -m benchmarks.repeat [--seeds 5] [--rounds 5] [--steps 100]
 """
@@ -27,7 +27,7 @@ WORDS = ("a", "the", "film", "book", "was", "is", "good", "bad", "dull", "not", 
 
 
 def rows(path: Path, count: int, seed: int) -> Path:
-    """Sentences of random words, whose label says whether one is "good"."""
+    """Writes sentences of random words; the label says whether one word is "good"."""
     rng = np.random.default_rng(seed)
     lines = ["sentence,label"]
     for _ in range(count):
@@ -38,7 +38,7 @@ def rows(path: Path, count: int, seed: int) -> Path:
 
 
 def command(data: Path, count: int, steps: int, model: str, threads: int) -> list[str]:
-    """The words of ``evolving-attention`` without seeds and folder."""
+    """Returns the words of ``evolving-attention`` without seeds and folder."""
     return [
         *("glue", "--model_name_or_path", model, "--do_train", "--do_eval"),
         *("--train_file", str(rows(data / "train.csv", count, 0))),
@@ -50,7 +50,7 @@ def command(data: Path, count: int, steps: int, model: str, threads: int) -> lis
 
 
 def run(words: list[str], threads: int) -> float:
-    """Seconds of one process."""
+    """Returns the seconds of one process."""
     begin = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-m", "evolving_attention", *words],
@@ -67,7 +67,7 @@ def run(words: list[str], threads: int) -> float:
 
 
 def bits(folder: Path) -> dict[str, str]:
-    """Digests of the weights of every seed's folder."""
+    """Returns digests of the weights of every seed's folder."""
     return {
         file.parent.name: hashlib.sha256(file.read_bytes()).hexdigest()
         for file in sorted(folder.glob("seed-*/*.safetensors"))
@@ -75,7 +75,7 @@ def bits(folder: Path) -> dict[str, str]:
 
 
 def measure(words: list[str], seeds: int, rounds: int, threads: int) -> dict[str, Any]:
-    """Seconds of both ways, their ratio, and whether all weights are equal."""
+    """Returns the seconds of both ways, their ratio, and whether weights are equal."""
     found: list[dict[str, str]] = []
     numbers = [str(seed) for seed in range(seeds)]
 
@@ -103,7 +103,7 @@ def measure(words: list[str], seeds: int, rounds: int, threads: int) -> dict[str
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line; fails if a seed's weights are not those of its single command."""
+    """Runs the command line; fails if a seed's weights differ from its single run."""
     parser = spelled.parser(__doc__, "threads", "rounds", "dry", sentences=8000)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=100)

@@ -1,15 +1,15 @@
-"""Put the newest benchmark results into the README and docs/benchmarks.md.
+"""Puts the newest benchmark results into the README and docs/benchmarks.md.
 
     python -m benchmarks.report [--check]
 
-Both hold ``<!-- benchmarks:begin -->`` and ``<!-- benchmarks:end -->``; what is between
-them is replaced: in the README by the rows of FRONT, in docs/benchmarks.md by all rows.
-The figures of docs/figures are drawn from the same records. A benchmark without a
-record is left out. In the README and the figure of ratios stand the newest records that
-keep the rules of benchmarks/rules.py, all of one CPU: that with the most of these rows.
-docs/benchmarks.md has the newest of all on each CPU, and says what is wrong with it.
-Records older than the code they measure are printed. --check writes nothing and fails
-when a page is out of date or a figure missing.
+Both pages contain ``<!-- benchmarks:begin -->`` and ``<!-- benchmarks:end -->``. The
+text between them is replaced: in the README by the rows of FRONT, in docs/benchmarks.md
+by all rows. The figures of docs/figures are drawn from the same records. A benchmark
+without a record is left out. The README and the figure of ratios show the newest
+records that keep the rules of benchmarks/rules.py, all from one CPU: the CPU with most
+of these rows. docs/benchmarks.md has the newest of all records on each CPU, with their
+marks. Records older than the code they measure are printed. --check writes nothing and
+fails if a page is out of date or a figure is missing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "benchmarks.md"
 FIGURES = ROOT / "docs" / "figures"
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
-# What stands in the README, where there is a record of it: six rows at most.
+# Rows of the README, if there is a record: six rows at most.
 FRONT = (
     "evolving BERT-base training step, float32, batch 8, length 128",
     "evolving BERT-base training step, bfloat16, batch 8, length 128",
@@ -50,7 +50,7 @@ HEAD = (
 
 
 def newest(folder: Path, admitted: bool = False) -> list[Record]:
-    """The newest record of every benchmark on each CPU, of all or of those admitted."""
+    """Returns every benchmark's newest (admitted) record on each CPU."""
     found: dict[tuple[str, str], Record] = {}
     for file in sorted(folder.glob("*.json")):
         record = json.loads(file.read_text(encoding="utf-8"))
@@ -65,13 +65,13 @@ def newest(folder: Path, admitted: bool = False) -> list[Record]:
 
 
 def latest(records: Iterable[Record]) -> list[Record]:
-    """The newest of each name, whichever CPU it is of."""
+    """Returns the newest record of each name, on any CPU."""
     by_date = sorted(records, key=lambda one: str(one["date"]))
     return list({one["name"]: one for one in by_date}.values())
 
 
 def of_one_cpu(records: Iterable[Record]) -> list[Record]:
-    """Those of the CPU with the most rows of FRONT; of several such, the newest."""
+    """Returns records of the CPU with most rows of FRONT; of several, the newest."""
     by_cpu: dict[str, list[Record]] = {}
     for one in records:
         by_cpu.setdefault(one["machine"]["cpu"], []).append(one)
@@ -85,12 +85,12 @@ def of_one_cpu(records: Iterable[Record]) -> list[Record]:
 
 
 def machine_name(record: Record) -> str:
-    """The machine without what was measured of it."""
+    """Returns the machine's line without its GEMM rates."""
     return machine_line(record["machine"]).split(", GEMM")[0]
 
 
 def gemm(records: list[Record]) -> str:
-    """The best rates of a product of matrices in these runs."""
+    """Returns the best rates of a matrix product in these runs."""
     told = []
     for dtype, key in (("", "gemm_gflops"), ("bfloat16 ", "gemm_gflops_bfloat16")):
         rates: dict[str, float] = {}
@@ -104,7 +104,7 @@ def gemm(records: list[Record]) -> str:
 
 
 def by_machine(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """Records in the order of ROWS, by machine."""
+    """Groups records by machine, in the order of ROWS."""
     kinds = list(ROWS)
 
     def place(name: str) -> tuple[int, str]:
@@ -118,7 +118,7 @@ def by_machine(records: Iterable[Record]) -> dict[str, list[Record]]:
 
 
 def tables(records: list[Record], every: bool = False) -> str:
-    """Results as markdown by machine: those of FRONT, or every row under headings."""
+    """Returns Markdown by machine: rows of FRONT, or every row under headings."""
     parts = []
     for where, some in by_machine(records).items():
         sections: dict[str, list[Row]] = {}
@@ -143,7 +143,7 @@ def tables(records: list[Record], every: bool = False) -> str:
 
 
 def provenance(records: list[Record]) -> str:
-    """A table of where each record comes from, and what is wrong with it."""
+    """Returns a table of each record's origin and marks."""
     lines = [
         "### Records",
         "",
@@ -168,7 +168,7 @@ def provenance(records: list[Record]) -> str:
 
 
 def headlines(records: list[Record]) -> list[Row]:
-    """The rows that the figure shows; with the CPU, where they are of several."""
+    """Returns the rows of the figure; with the CPU if they are from several."""
     found = [
         (row, one["machine"]["cpu"])
         for one in records
@@ -181,7 +181,7 @@ def headlines(records: list[Record]) -> list[Row]:
 
 
 def figures(records: list[Record], front: list[Record]) -> dict[str, str]:
-    """What each figure that these records give shows, by its name."""
+    """Returns the alternative text of each figure these records give, by name."""
     found = {}
     if headlines(front):
         found["ratios"] = "How many times better ours is than each of the others"
@@ -196,7 +196,7 @@ def draw(
     front: list[Record],
     folder: Path,
 ) -> None:
-    """Write every figure as SVG; that of ratios from the records of the README."""
+    """Writes every figure as SVG; the ratios from the records of the README."""
     from benchmarks import figures as pictures
 
     by_name = {one["name"]: one for one in latest(records)}
@@ -215,7 +215,7 @@ def page_text(
     folder: Path,
     every: bool,
 ) -> str:
-    """What stands between the markers of a page: tables and figures."""
+    """Returns the text between the markers of a page: tables and figures."""
     parts = [tables(records, every), provenance(records) if every else ""]
     for name, shows in shown.items():
         if every or name == "ratios":
@@ -225,7 +225,7 @@ def page_text(
 
 
 def say_older(records: list[Record]) -> None:
-    """Print the records whose code has changed since they were made."""
+    """Prints the records whose code has changed since they were made."""
     for one in records:
         told = rules.older(one) if rows_of(one["name"], one) else None
         if told:
@@ -234,7 +234,7 @@ def say_older(records: list[Record]) -> None:
 
 
 def insert(page: str, text: str) -> str:
-    """The page with the text between its markers."""
+    """Returns the page with the text between its markers."""
     if page.count(BEGIN) != 1 or page.count(END) != 1:
         raise SystemExit(f"the page needs {BEGIN} and {END} exactly once each")
     before, rest = page.split(BEGIN)
@@ -242,7 +242,7 @@ def insert(page: str, text: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--readme", type=Path, default=README)
     parser.add_argument("--page", type=Path, default=PAGE)

@@ -1,4 +1,4 @@
-"""What each benchmark's record says in rows: ours, the other side, and their ratio."""
+"""Converts benchmark records to rows: ours, the other side, and their ratio."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Record = dict[str, Any]
 class Row:
     """One comparison.
 
-    ``ratio`` is how many times faster (or smaller) ours is; None where there is no
-    other side. ``share`` is the share of the GEMM limit that ours reaches.
-    ``headline`` rows are in the figure, all are in docs/benchmarks.md. ``peer`` names
-    the other side in the figure; empty where it is no peer but ourselves.
+    ``ratio`` is how many times faster (or smaller) ours is; None if there is no other
+    side. ``share`` is the share of the GEMM limit that ours reaches. ``headline`` rows
+    are in the figure; all rows are in docs/benchmarks.md. ``peer`` names the other side
+    in the figure; it is empty if the other side is ours too.
     """
 
     what: str
@@ -28,25 +28,25 @@ class Row:
     peer: str = "PyTorch eager"
 
     def markdown(self) -> str:
-        """The row of a markdown table."""
+        """Returns the row of a Markdown table."""
         ratio = "" if self.ratio is None else f"{self.ratio:.2f}×"
         share = "" if self.share is None else f"{self.share:.0%}"
         return f"| {self.what} | {self.ours} | {self.other} | {ratio} | {share} |"
 
 
 def _ms(one: Record, digits: int = 0) -> str:
-    """The median, and beside it the minimum."""
+    """Formats the median, followed by the minimum."""
     text = f"{one['median_s'] * 1e3:.{digits}f} ms"
     return text + (f", min {one['min_s'] * 1e3:.{digits}f}" if "min_s" in one else "")
 
 
 def _number(rate: float) -> str:
-    """Three digits of a small number, else none behind the point."""
+    """Formats small numbers with three digits, others without decimals."""
     return f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def _rate(one: Record, unit: str, key: str = "sentences_per_s") -> str:
-    """Units per second of the median, and beside it of the fastest round."""
+    """Formats units per second of the median, followed by the fastest round."""
     rate = one[key]
     if "min_s" not in one:
         return f"{_number(rate)} {unit}"
@@ -55,7 +55,7 @@ def _rate(one: Record, unit: str, key: str = "sentences_per_s") -> str:
 
 
 def _tokens(one: Record) -> str:
-    """Tokens per second of the median, and beside it of the fastest round."""
+    """Formats tokens per second of the median, followed by the fastest round."""
     rate = one["tokens_per_s"]
     return f"{rate:.0f} tokens/s, best {rate * one['median_s'] / one['min_s']:.0f}"
 
@@ -77,7 +77,7 @@ def _held(settings: Record) -> str:
 
 
 def training(record: Record) -> list[Row]:
-    """The training step against PyTorch, eager and compiled."""
+    """Returns rows of the training step against PyTorch, eager and compiled."""
     settings, rows = record["settings"], []
     for kind, result in record["results"].items():
         what = f"{kind} BERT-{settings['size']} training step, {_shape(settings)}"
@@ -87,7 +87,7 @@ def training(record: Record) -> list[Row]:
 
 
 COMPARED = ("vanilla", "evolving")
-EAGER = "torch"  # a side of this name is what the column is called
+EAGER = "torch"  # the side that the column heading names
 TRAINERS = {
     "transformers": "transformers' Trainer, vanilla, dynamic padding",
     "transformers grouped": "transformers' Trainer, vanilla, grouped by length",
@@ -95,19 +95,19 @@ TRAINERS = {
 
 
 def cola(record: Record) -> list[Row]:
-    """Fine-tuning on CoLA against transformers' Trainer."""
+    """Returns rows of fine-tuning on CoLA against transformers' Trainer."""
     return _trainers(record, "CoLA", lambda one: _rate(one, "sentences/s"))
 
 
 def squad(record: Record) -> list[Row]:
-    """Fine-tuning on SQuAD's windows against transformers' Trainer."""
+    """Returns rows of fine-tuning on SQuAD's windows against transformers' Trainer."""
     return _trainers(
         record, "SQuAD", lambda one: _rate(one, "windows/s", "windows_per_s")
     )
 
 
 def _trainers(record: Record, data: str, told: Callable[[Record], str]) -> list[Row]:
-    """Our Trainer against transformers'; the faster of its two ways first."""
+    """Returns rows of our Trainer against transformers', its faster way first."""
     settings, rows = record.get("settings", {}), []
     dtype = settings.get("dtype", "float32")
     dtype += ", on a GPU" if settings.get("device") == "cuda" else ""
@@ -123,7 +123,7 @@ def _trainers(record: Record, data: str, told: Callable[[Record], str]) -> list[
 def _against_all(
     what: str, result: Record, told: Callable[[Record], str], share: float | None
 ) -> list[Row]:
-    """Ours against every other side; the fastest of them makes the headline."""
+    """Returns ours against every other side; the fastest of them is the headline."""
     others = {
         side: one
         for side, one in result.items()
@@ -148,7 +148,7 @@ def _against_all(
 
 
 def inference(record: Record) -> list[Row]:
-    """Inference against the engines, on one batch without padding."""
+    """Returns rows of inference against the engines, on one batch without padding."""
     settings, rows = record["settings"], []
     for kind, result in record["results"].items():
         what = f"{kind} BERT-{settings['size']} inference, {_shape(settings)}"
@@ -165,7 +165,7 @@ def inference(record: Record) -> list[Row]:
 
 
 def lengths(record: Record) -> list[Row]:
-    """Inference on real lengths."""
+    """Returns rows of inference on real lengths."""
     settings, rows = record["settings"], []
     names = {"cola": "CoLA's", "mrpc": "MRPC's"}
     for kind, orders in record["results"].items():
@@ -186,7 +186,7 @@ def lengths(record: Record) -> list[Row]:
 
 
 def memory(record: Record) -> list[Row]:
-    """Peak memory of a training process."""
+    """Returns rows of a training process's peak memory."""
     settings, rows = record["settings"], []
     for kind, result in record["results"].items():
         if "ratio" in result:
@@ -198,7 +198,7 @@ def memory(record: Record) -> list[Row]:
 
 
 def corpus(record: Record) -> list[Row]:
-    """What a large corpus costs beside a small one, the same model trained on both."""
+    """Returns the cost of a large corpus over a small one, with the same model."""
     large, small = (record["results"][name] for name in ("large", "small"))
     what = f"pre-training on {large['bytes'] / 1e9:.1f} GB of text"
     memory = (f"{one['peak_bytes'] / 1e6:.0f} MB" for one in (large, small))
@@ -222,7 +222,7 @@ def corpus(record: Record) -> list[Row]:
 
 
 def imports(record: Record) -> list[Row]:
-    """Import of the BERT class against transformers'."""
+    """Returns the import of the BERT class against transformers'."""
     ours = record["results"].get("ours, BERT class", {})
     theirs = record["results"].get("transformers, BERT class", {})
     if "median_s" not in ours or "median_s" not in theirs:
@@ -233,7 +233,7 @@ def imports(record: Record) -> list[Row]:
 
 
 def demo(record: Record) -> list[Row]:
-    """The demo from start to end, in a process of its own."""
+    """Returns the demo from start to end, in its own process."""
     one = record["results"]["demo"]
     told = f"{one['median_s']:.1f} s, min {one['min_s']:.1f}, "
     told += f"{one['peak_bytes'] / 2**20:.0f} MiB"
@@ -241,7 +241,7 @@ def demo(record: Record) -> list[Row]:
 
 
 def same_bits(record: Record) -> list[Row]:
-    """The price of the same bits, in the training step."""
+    """Returns the price of equal bits in the training step."""
     settings, rows = record["settings"], []
     for kind, result in record["results"].items():
         what = (
@@ -255,7 +255,7 @@ def same_bits(record: Record) -> list[Row]:
 
 
 def growth(record: Record) -> list[Row]:
-    """Evolving over vanilla attention along length and batch, ours only."""
+    """Returns evolving over vanilla attention along length and batch, ours only."""
     settings, rows = record["settings"], []
     for axis, points in record["results"].items():
         told = ", ".join(f"{one[axis]}: {one['ratio']:.2f}" for one in points)
@@ -269,7 +269,7 @@ def growth(record: Record) -> list[Row]:
 
 
 def _pair(what: str, found: Record, digits: int = 0) -> Row:
-    """Ours and PyTorch, in the page but not in the figure."""
+    """Returns a row of ours and PyTorch, shown on the page but not in the figure."""
     ours, theirs = found["ours"], found["torch"]
     both = (_ms(one, digits) for one in (ours, theirs))
     ratio = theirs["median_s"] / ours["median_s"]
@@ -277,7 +277,7 @@ def _pair(what: str, found: Record, digits: int = 0) -> Row:
 
 
 def conv1d(record: Record) -> list[Row]:
-    """The convolution along sequences, forward and backward, by shape."""
+    """Returns the convolution along sequences, forward and backward, by shape."""
     rows = []
     for shape, result in record["results"].items():
         for part in ("forward", "backward"):
@@ -287,7 +287,7 @@ def conv1d(record: Record) -> list[Row]:
 
 
 def csan(record: Record) -> list[Row]:
-    """Attention within windows against dense attention, both ours."""
+    """Returns windowed attention against dense attention, both ours."""
     rows = []
     for part, found in record["results"].items():
         dense = found["dense"]
@@ -300,7 +300,7 @@ def csan(record: Record) -> list[Row]:
 
 
 def series(record: Record) -> list[Row]:
-    """EA-DC-Transformer and its settings, an epoch of training and of inference."""
+    """Returns EA-DC-Transformer's settings: an epoch of training and of inference."""
     rows = []
     for kind, result in record["results"].items():
         for part, found in result.items():
@@ -309,7 +309,7 @@ def series(record: Record) -> list[Row]:
 
 
 def translation(record: Record) -> list[Row]:
-    """Training of an encoder-decoder against PyTorch."""
+    """Returns rows of training an encoder-decoder against PyTorch."""
     settings, rows = record["settings"], []
     for kind, result in record["results"].items():
         what = f"{kind} Transformer-{settings['size']} training on Multi30k's pairs, "
@@ -322,7 +322,7 @@ def translation(record: Record) -> list[Row]:
 
 
 def pretraining(record: Record) -> list[Row]:
-    """Masked language models against transformers', which has vanilla attention."""
+    """Returns masked language models against transformers', which is vanilla."""
     settings, results = record["settings"], record["results"]
     what = f"BERT-{settings['size']} pre-training, {settings['dtype']}, batch "
     what += f"{settings['batch']}, length {settings['length']}"
@@ -337,7 +337,7 @@ def pretraining(record: Record) -> list[Row]:
 
 
 def t5(record: Record) -> list[Row]:
-    """Fine-tuning a T5 against transformers'."""
+    """Returns rows of fine-tuning a T5 against transformers'."""
     settings, result = record["settings"], record["results"].get("vanilla", {})
     what = f"T5-Small-sized training on Multi30k's pairs, {settings['dtype']}, "
     what += f"batches of {settings['tokens']} tokens{_held(settings)}"
@@ -352,7 +352,7 @@ def t5(record: Record) -> list[Row]:
 
 
 def text_nets(record: Record) -> list[Row]:
-    """Text nets from scratch against PyTorch, which pads."""
+    """Returns text nets from scratch against PyTorch, which pads."""
     settings, rows = record["settings"], []
     data = {"sst2": "SST-2's sentences", "snli": "SNLI's pairs"}[settings["task"]]
     for arm, result in record["results"].items():
@@ -363,7 +363,7 @@ def text_nets(record: Record) -> list[Row]:
 
 
 def graph(record: Record) -> list[Row]:
-    """An epoch of GAT against PyTorch Geometric, and EA-GAT against GAT."""
+    """Returns an epoch of GAT against PyTorch Geometric, and EA-GAT against GAT."""
     rows = []
     for name, found in record["results"].items():
         where = "Cora" if name == "cora" else "a made graph"
@@ -382,7 +382,7 @@ _NETWORKS["vit_b16"] = "ViT-B/16"
 
 
 def images(record: Record) -> list[Row]:
-    """Networks of images: steps, their memory, inference, and their input."""
+    """Returns rows of image networks: steps, memory, inference and input."""
     settings, rows = record["settings"], []
     network = _NETWORKS[settings["model"]]
     shape = f"{settings['dtype']}, batch {settings['batch']}"
@@ -410,7 +410,7 @@ def images(record: Record) -> list[Row]:
 
 
 def _of_input(what: str, result: Record) -> list[Row]:
-    """Files of pictures: how fast they come, and what they cost in training."""
+    """Returns rows of picture files: decoding rate, and their cost in training."""
 
     def told(side: str) -> str:
         return f"{_number(result['images'] / result[side]['median_s'])} images/s"
@@ -440,7 +440,7 @@ _OF_T5 = {"ours": "ours", "transformers": "torch"}
 
 
 def generation(record: Record) -> list[Row]:
-    """Greedy and beam search against the other generators."""
+    """Returns greedy and beam search against the other generators."""
     settings, rows = record["settings"], []
     for name, result in record["results"].items():
         what = f"Transformer-{settings['size']}, {settings['new_tokens']} new tokens, "
@@ -468,7 +468,7 @@ def generation(record: Record) -> list[Row]:
 
 
 def gpu(record: Record) -> list[Row]:
-    """The training step on a GPU against PyTorch, time and memory."""
+    """Returns the training step on a GPU against PyTorch: time and memory."""
     settings, rows = record["settings"], []
     for kind, result in record["results"].items():
         what = f"{kind} BERT-{settings['size']} training step on a GPU, "
@@ -486,7 +486,7 @@ def gpu(record: Record) -> list[Row]:
 
 
 def repeat(record: Record) -> list[Row]:
-    """Several seeds of one command against as many single commands."""
+    """Returns several seeds of one command against as many single commands."""
     one, settings = record["results"]["seeds"], record["settings"]
     what = f"{settings['seeds']} seeds of {settings['steps']} steps of MiniLM in one"
     what += " command against single ones" + ", the same bits" * one["same_bits"]
@@ -495,7 +495,7 @@ def repeat(record: Record) -> list[Row]:
 
 
 def versions(record: Record) -> list[Row]:
-    """This package against an earlier state of itself, with the ratio's interval."""
+    """Returns this package against its earlier state, with the ratio's interval."""
     rows = []
     for name, one in record["results"].items():
         task = name
@@ -509,7 +509,7 @@ def versions(record: Record) -> list[Row]:
     return rows
 
 
-# First word of a record's name: its heading, and its rows.
+# Heading and rows of a record, by the first word of its name.
 TITLES = {
     "training": "Training step",
     "inference": "Inference",
@@ -565,13 +565,13 @@ ROWS: dict[str, Callable[[Record], list[Row]]] = {
 
 
 def rows_of(name: str, record: Record) -> list[Row]:
-    """The rows of a record, none for a benchmark that is not known."""
+    """Returns the rows of a record; none for an unknown benchmark."""
     make = ROWS.get(name.split("-")[0])
     return make(record) if make else []
 
 
 def title_of(name: str, record: Record) -> str:
-    """The heading under which the record's rows stand."""
+    """Returns the heading of the record's rows."""
     isa = record.get("settings", {}).get("isa")
     title = TITLES.get(name.split("-")[0], name)
     return f"{title}, every library held to {isa.upper()}" if isa else title

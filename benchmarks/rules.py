@@ -1,4 +1,4 @@
-"""Which records may stand in the README, and which are older than their code."""
+"""Decides which records the README may show, and which are older than their code."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Record = dict[str, Any]
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 MOST_SPREAD = 0.15  # interquartile range over median, of any side
-MOST_LOAD = 0.5  # for each core: 1 on 2 cores
+MOST_LOAD = 0.5  # per core: 1 on 2 cores
 BEFORE = "before the rule"
 
-# What is built and run, whose changes make a tree dirty; pages and results do not.
+# Code that is built and run: changes to it make a tree dirty, pages and results do not.
 CODE = (
     "src",
     "benchmarks",
@@ -29,7 +29,7 @@ CODE = (
 
 _CORE = ("src/cpp", "src/evolving_attention/modeling", "src/evolving_attention/optim")
 _ALL = ("src/cpp", "src/evolving_attention")
-# First word of a record's name: its script, and the paths of what it measures.
+# Script and paths of the measured code, by the first word of a record's name.
 MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
     "training": ("training", _CORE),
     "inference": ("inference", _CORE),
@@ -59,7 +59,7 @@ MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def git(*words: str) -> str | None:
-    """What git says of this repository; None where it fails or is not there."""
+    """Returns git's output for this repository; None if git fails or is missing."""
     try:
         done = subprocess.run(
             ["git", "-C", str(REPOSITORY), *words],
@@ -73,9 +73,9 @@ def git(*words: str) -> str | None:
 
 
 def commit() -> tuple[str, bool]:
-    """Short hash of the commit under test, and whether its code is unchanged.
+    """Returns the short hash of the commit under test, and whether its code is clean.
 
-    The hash has + where the code was changed; "unknown" is not clean.
+    The hash ends with + if the code was changed; "unknown" is not clean.
     """
     name = git("describe", "--always", "--exclude=*")
     if not name:
@@ -85,7 +85,7 @@ def commit() -> tuple[str, bool]:
 
 
 def spreads(results: Any, side: str = "") -> Iterator[tuple[float, str]]:
-    """(spread, side) of everything that was timed."""
+    """Yields (spread, side) of everything that was timed."""
     if isinstance(results, dict):
         if "spread" in results:
             yield float(results["spread"]), side
@@ -97,9 +97,9 @@ def spreads(results: Any, side: str = "") -> Iterator[tuple[float, str]]:
 
 
 def marks(record: Record) -> list[str]:
-    """What keeps a record out of the README, in words; ``BEFORE`` alone does not.
+    """Returns what keeps a record out of the README; ``BEFORE`` alone does not.
 
-    Records that were made before the rule lack what it asks for.
+    Records made before the rule lack the fields it checks.
     """
     machine = record["machine"]
     if "load_at_start" not in machine or "clean" not in machine:
@@ -117,11 +117,11 @@ def marks(record: Record) -> list[str]:
 
 
 def admitted(record: Record) -> bool:
-    """Whether the record may stand in the README."""
+    """Returns whether the README may show the record."""
     return marks(record) in ([], [BEFORE])
 
 
-# A string or character of C++, kept, or else a comment or white space.
+# A C++ string or character literal, which is kept, or a comment or white space.
 _CPP = re.compile(
     r"""(?P<kept>R"([^(\s]*)\(.*?\)\2"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
     r"|//[^\n]*|/\*.*?\*/|\s+",
@@ -132,7 +132,7 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 @functools.cache
 def code(blob: str, suffix: str) -> str:
-    """The text of a file without its comments and docstrings, for comparison."""
+    """Returns a file's text without comments and docstrings, for comparison."""
     text = git("cat-file", "blob", blob) or ""
     if suffix in {".h", ".cpp", ".cu", ".cuh"}:
         return _CPP.sub(lambda found: found["kept"] or "", text)
@@ -146,7 +146,7 @@ def code(blob: str, suffix: str) -> str:
 
 
 def changes_code(line: str) -> bool:
-    """Whether a line of ``git diff --raw`` changes more than comments."""
+    """Returns whether a line of ``git diff --raw`` changes more than comments."""
     described, path = line.split("\t", 1)
     *_, before, after, status = described.split()
     suffix = Path(path).suffix
@@ -154,11 +154,11 @@ def changes_code(line: str) -> bool:
 
 
 def older(record: Record) -> str | None:
-    """How the record's code has changed since, or None if it has not.
+    """Returns how the record's code has changed since, or None if it has not.
 
-    The CPU does not run the kernels of CUDA, and a GPU not those of the CPU. Code that
-    was changed and changed back counts as unchanged, and so do comments. Needs git and
-    the history.
+    The CPU does not run the kernels of CUDA, nor a GPU those of the CPU. Code that was
+    changed and changed back counts as unchanged, and so do comments. Needs git and the
+    history.
     """
     script, paths = MEASURED.get(record["name"].split("-")[0], ("", _ALL))
     other = "cpu" if "gpu" in record["machine"] else "cuda"

@@ -1,7 +1,7 @@
-"""The price of the same bits for any number of threads, in the training step.
+"""The price of equal bits for any number of threads, in the training step.
 
-Compares the product of matrices whose jobs are cut by shapes alone with oneDNN's own
-division of the work, the implementation ``matmul:onednn_parallel``.
+Compares the matrix product whose jobs are partitioned by shape only with oneDNN's own
+partition of the work, the implementation ``matmul:onednn_parallel``.
 
     python -m benchmarks.same_bits [--size base] [--batch 8] [--length 128]
 """
@@ -20,7 +20,7 @@ OTHER = ("matmul", "onednn_parallel")
 
 
 def measure(kind: str, options: argparse.Namespace) -> dict[str, Any]:
-    """The same model and batch, stepped with one product and the other in turn."""
+    """Times steps of one model and batch with either product in turn."""
     from evolving_attention import _core
 
     shape = shape_of(options.size, kind)
@@ -45,7 +45,7 @@ def measure(kind: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     common = ("size", "kinds", "batch", "length", "dtype", "threads", "rounds", "dry")
     options = spelled.parser(__doc__, *common).parse_args(arguments)
     machine = harness.measured_machine(options.threads, options.dtype)

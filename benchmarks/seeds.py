@@ -1,4 +1,4 @@
-"""What benchmarks over seeds share: spreads, paired intervals, tables in pages."""
+"""Shared parts of benchmarks over seeds: spreads, paired intervals, page tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Value = tuple[int, Callable[[Any], float]]  # decimal places, and a number of a 
 
 
 def mean_sd(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard deviation; NaN of nothing, no deviation of one."""
+    """Returns mean and standard deviation; (NaN, NaN) for none, deviation 0 for one."""
     if not values:
         return float("nan"), float("nan")
     spread = statistics.stdev(values) if len(values) > 1 else 0.0
@@ -23,7 +23,7 @@ def mean_sd(values: Sequence[float]) -> tuple[float, float]:
 
 
 def mean_and_sd(values: Sequence[float], places: int) -> str:
-    """``mean ± sd``; of one value, which has no deviation, the value alone."""
+    """Formats ``mean ± sd``; a single value without a deviation."""
     mean, sd = mean_sd(values)
     if len(values) == 1:
         return f"{mean:.{places}f}"
@@ -31,11 +31,11 @@ def mean_and_sd(values: Sequence[float], places: int) -> str:
 
 
 def interval(gains: Sequence[float], digits: int = 1, overlap: float = 0.0) -> str:
-    """Mean of the differences and Student's 95 % interval of that mean.
+    """Returns the mean of the differences and Student's 95 % interval of that mean.
 
-    With resamples of the same rows the runs depend on each other; ``overlap``, rows to
-    test on over rows to train on, widens the interval as Nadeau and Bengio derive it
-    (Machine Learning 52, 2003): variance s² · (1/n + overlap).
+    Resamples of the same rows depend on each other; ``overlap``, test rows over
+    training rows, widens the interval as derived by Nadeau and Bengio (Machine Learning
+    52, 2003): variance s² · (1/n + overlap).
     """
     from scipy import stats
 
@@ -57,13 +57,13 @@ def rows(
     values: dict[str, Value],
     pairs: Iterable[tuple[str, str]],
 ) -> list[str]:
-    """Lines of Markdown: each arm's means and deviations, and paired differences.
+    """Returns Markdown lines: each arm's means and deviations, and paired differences.
 
     Args:
-        title: of the first column.
-        by_arm: of each arm the curve of each run, by what names the run in all arms.
-        values: what the columns show of a curve.
-        pairs: (arm, base) whose difference has a line, over the runs of both.
+        title: title of the first column.
+        by_arm: curves of each arm, by the key that identifies a run in all arms.
+        values: the columns' values of a curve.
+        pairs: (arm, base) whose difference gets a line, over the runs of both.
     """
     lines = [
         f"| {title} | runs | {' | '.join(values)} |",
@@ -87,7 +87,7 @@ def rows(
 
 
 def write_table(page: Path, marker: str, text: str) -> None:
-    """Put a table between the page's ``<!-- marker:begin -->`` and its end."""
+    """Writes a table between ``<!-- marker:begin -->`` of the page and its end."""
     begin, end = f"<!-- {marker}:begin -->", f"<!-- {marker}:end -->"
     whole = page.read_text(encoding="utf-8")
     before, rest = whole.split(begin)
@@ -96,13 +96,13 @@ def write_table(page: Path, marker: str, text: str) -> None:
 
 
 def as_json(record: dict[str, Any]) -> str:
-    """The record, with each list of numbers on one line."""
+    """Returns the record as JSON, with each list of numbers on one line."""
     text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
     return re.sub(r"\[\n[-\d\s.,e+]*\]", lambda found: "".join(found[0].split()), text)
 
 
 def short(run: dict[str, Any]) -> dict[str, Any]:
-    """A run without its curves and lists: what is printed while a series goes on."""
+    """Returns a run without curves and lists, to print while a series runs."""
     found = {}
     for name, value in run.items():
         if isinstance(value, dict):
@@ -119,14 +119,14 @@ def series(
     run: Callable[[dict[str, Any]], dict[str, Any]],
     machine: Callable[[], dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    """All runs of a JSON file, after those that it lacks; kept after each of them.
+    """Runs what a JSON file lacks, saves after each run, and returns all of its runs.
 
     Args:
-        result: the file; it may hold runs of another day.
+        result: the file; it may contain runs of another day.
         record: ``name``, ``settings`` and an empty list ``runs``.
-        wanted: what names a run, such as ``{"arm": "vanilla", "seed": 1}``.
-        run: trains one; its result is stored beside its names.
-        machine: the machine as it is now; asked once.
+        wanted: keys of the runs, such as ``{"arm": "vanilla", "seed": 1}``.
+        run: trains one; its result is stored together with its key.
+        machine: returns the present machine; called once.
 
     Raises:
         SystemExit: the file has runs with other settings.

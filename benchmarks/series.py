@@ -2,8 +2,8 @@
 
 An epoch of series as in JapaneseVowels (270 of 7 to 29 steps, 12 channels, 9 classes,
 batches of 64), width 128, 3 blocks, RAdam, dropout 0.1, clipped at 4: forward, backward
-and the optimizer's step. The values are random, the lengths drawn evenly; PyTorch has
-the batches padded. Outputs in evaluation are compared before the timing.
+and the optimizer's step. The values are random, the lengths uniform; PyTorch gets the
+batches padded. Outputs in evaluation mode are compared before the timing.
 
     python -m benchmarks.series [--kind evolving] [--rounds 9]
 """
@@ -24,7 +24,7 @@ TOLERANCE = 1e-3
 
 
 def draw(count: int, longest: int) -> list[tuple[np.ndarray, ...]]:
-    """Batches of padded values, lengths and labels."""
+    """Returns batches of padded values, lengths and labels."""
     rng = np.random.default_rng(0)
     batches = []
     for begin in range(0, count, BATCH):
@@ -37,7 +37,7 @@ def draw(count: int, longest: int) -> list[tuple[np.ndarray, ...]]:
 
 
 def settings(kind: str) -> dict[str, Any]:
-    """alpha, beta and the ratio of a kind."""
+    """Returns alpha, beta and the ratio of a kind."""
     chosen: dict[str, Any] = {"alpha": None, "beta": None, "ratio": 0.25}
     if kind == "evolving":
         chosen |= {"alpha": 0.3, "beta": 0.5}
@@ -47,7 +47,7 @@ def settings(kind: str) -> dict[str, Any]:
 
 
 def our_side(kind: str, longest: int, blocks: int) -> Any:
-    """The model and its optimizer."""
+    """Returns the model and its optimizer."""
     import evolving_attention as ea
 
     chosen = settings(kind)
@@ -68,7 +68,7 @@ def our_side(kind: str, longest: int, blocks: int) -> Any:
 
 
 def our_epoch(model: Any, optimizer: Any, batches: list[Any]) -> None:
-    """One epoch of training: forward, backward, clipping, the optimizer's step."""
+    """Trains one epoch: forward, backward, clipping, the optimizer's step."""
     import evolving_attention as ea
 
     model.train()
@@ -80,7 +80,7 @@ def our_epoch(model: Any, optimizer: Any, batches: list[Any]) -> None:
 
 
 def their_side(kind: str, longest: int, blocks: int, state: Any) -> Any:
-    """The peer with the same weights, and its optimizer."""
+    """Returns the peer with the same weights, and its optimizer."""
     import torch
 
     from benchmarks.peers.torch_series import SeriesClassifier, SeriesShape
@@ -94,7 +94,7 @@ def their_side(kind: str, longest: int, blocks: int, state: Any) -> Any:
 
 
 def contenders(kind: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """An epoch of training and one of inference, of both sides, after a comparison."""
+    """Returns both sides' epochs of training and inference, after comparing them."""
     import torch
 
     import evolving_attention as ea
@@ -145,7 +145,7 @@ def contenders(kind: str, options: argparse.Namespace) -> dict[str, dict[str, An
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     parser = spelled.parser(__doc__, "threads", "dry", rounds=9)
     parser.add_argument("--kind", choices=KINDS, help="this one alone")
     parser.add_argument("--tiny", action="store_true", help="a small model")

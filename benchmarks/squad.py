@@ -1,6 +1,6 @@
-"""Fine-tuning MiniLM on SQuAD: windows per second, our Trainer and transformers'.
+"""Fine-tuning MiniLM on SQuAD: windows per second of our Trainer and transformers'.
 
-Both train on the same windows of at most 384 tokens, of which two share 128, with the
+Both train on the same windows of at most 384 tokens, which overlap by 128, with the
 same batch size, learning rate, element type and threads. Loading and tokenising are not
 timed. transformers pads each batch to its longest row, in random order and, as a second
 contender, grouped by length; ours packs.
@@ -25,7 +25,7 @@ from benchmarks.squad_seeds import FILE, MAX_LENGTH, STRIDE
 
 
 def windows(file: Path, count: int) -> Any:
-    """``count`` windows spread over the file, with our tokenizer."""
+    """Returns ``count`` windows spread over the file, by our tokenizer."""
     import evolving_attention as ea
     from evolving_attention import squad
 
@@ -40,7 +40,7 @@ def windows(file: Path, count: int) -> Any:
 
 
 def peer(rows: Any, options: argparse.Namespace, grouped: bool) -> Callable[[], float]:
-    """One run of transformers' Trainer on the same windows."""
+    """Prepares one run of transformers' Trainer on the same windows."""
     import transformers as hf
 
     folder = trainers.checkpoint_folder()
@@ -55,7 +55,7 @@ def peer(rows: Any, options: argparse.Namespace, grouped: bool) -> Callable[[], 
 
 
 def ours(rows: Any, options: argparse.Namespace, attention: Any) -> Callable[[], float]:
-    """One run of our Trainer."""
+    """Prepares one run of our Trainer."""
     import evolving_attention as ea
 
     return trainers.ours(
@@ -68,7 +68,7 @@ def ours(rows: Any, options: argparse.Namespace, attention: Any) -> Callable[[],
 
 
 def contenders(rows: Any, options: argparse.Namespace) -> dict[str, Callable]:
-    """Every side that was asked for, by name."""
+    """Returns every requested side by name."""
     return trainers.contenders(
         lambda attention: ours(rows, options, attention),
         lambda grouped: peer(rows, options, grouped),
@@ -77,7 +77,7 @@ def contenders(rows: Any, options: argparse.Namespace) -> dict[str, Callable]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line."""
+    """Runs the command line."""
     own = {"batch": 16, "rounds": 5}
     parser = spelled.parser(__doc__, "dtype", "threads", "side", "dry", **own)
     parser.add_argument("--data", type=Path, default=FILE, help="a file of SQuAD")

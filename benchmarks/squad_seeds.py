@@ -1,15 +1,15 @@
-"""SQuAD over seeds: MiniLM on 12 of 16 articles, asked about the other 4, paired.
+"""SQuAD over seeds: MiniLM on 12 of 16 articles, tested on the other 4, paired.
 
 The file is the half of SQuAD 2.0's dev set that CS224n gives its students: 16 articles,
-of which the questions that have an answer are taken. A first try with the others too
-taught both arms, in 600 updates, to answer none: all questions of the evaluation tied,
-and the settings were changed. Every fourth article is kept for the evaluation, the
-others train. α and β were not searched for, and with these settings the evaluation is
-read once, after training. Each question has an exact match and an F1; the difference of
-the arms is taken question by question, and its interval is drawn over questions (10,000
-resamples), after the mean over seeds.
+of which only the answerable questions are used. In a first try with the unanswerable
+ones, both arms learnt in 600 updates to answer none: all questions of the evaluation
+tied, and the settings were changed. Every fourth article is for the evaluation, the
+others for training. α and β were not tuned; with these settings the evaluation is read
+once, after training. Each question has an exact match and an F1. The difference of the
+arms is taken per question, after the mean over seeds, and its interval is drawn over
+questions (10,000 resamples).
 
-Writes each run into a JSON file and the table of docs/question_answering.md between its
+Writes each run to a JSON file and the table to docs/question_answering.md, between its
 markers. Runs that are already in the JSON are not repeated.
 
     python -m benchmarks.squad_seeds [--seeds 3] [--dtype bfloat16] [--threads 1]
@@ -48,7 +48,7 @@ Array = np.ndarray[Any, Any]
 
 
 def parts(file: Path, folder: Path) -> tuple[Any, Any]:
-    """Questions with an answer: of three articles out of four, of every fourth."""
+    """Returns answerable questions of 3 in 4 articles, and of every fourth article."""
     from evolving_attention import squad
 
     whole = json.loads(file.read_text(encoding="utf-8"))
@@ -65,7 +65,7 @@ def parts(file: Path, folder: Path) -> tuple[Any, Any]:
 
 
 def answerable(article: dict[str, Any]) -> dict[str, Any]:
-    """The article with those questions alone that have an answer."""
+    """Returns the article with only its answerable questions."""
     kept = []
     for one in article["paragraphs"]:
         some = [question for question in one["qas"] if question["answers"]]
@@ -75,7 +75,7 @@ def answerable(article: dict[str, Any]) -> dict[str, Any]:
 
 
 def run(file: Path, arm: str, seed: int, dtype: str) -> dict[str, Any]:
-    """Train once; the two scores of each question times 100, and windows a second."""
+    """Trains once; returns scores per question times 100, and windows per second."""
     import evolving_attention as ea
     from evolving_attention import squad
 
@@ -121,7 +121,7 @@ def run(file: Path, arm: str, seed: int, dtype: str) -> dict[str, Any]:
 
 
 def by_question(texts: dict[str, str], questions: Any) -> dict[str, list[float]]:
-    """Exact match and F1 times 100 of each question, the best of its right answers."""
+    """Returns per question the best exact match and F1 times 100 over its answers."""
     from evolving_attention import squad
 
     found: dict[str, list[float]] = {name: [] for name in SCORES}
@@ -136,7 +136,7 @@ def by_question(texts: dict[str, str], questions: Any) -> dict[str, list[float]]
 
 
 def over_questions(gains: Array) -> str:
-    """Mean of the differences, and the 95 % interval of its resamples of questions."""
+    """Returns the mean difference, and its 95 % interval by resampling questions."""
     rng = np.random.default_rng(0)
     drawn = rng.integers(len(gains), size=(RESAMPLES, len(gains)))
     low, high = np.percentile(gains[drawn].mean(1), [2.5, 97.5])
@@ -144,7 +144,7 @@ def over_questions(gains: Array) -> str:
 
 
 def table(runs: list[dict[str, Any]]) -> str:
-    """Markdown: mean and spread over seeds, and the difference over questions."""
+    """Returns Markdown: mean and spread over seeds, the difference over questions."""
     lines = ["| score × 100 | attention | mean ± sd | by seed |", "|---|---|---|---|"]
     for score in SCORES:
         by_arm = {
@@ -170,7 +170,7 @@ def table(runs: list[dict[str, Any]]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     parser = spelled.parser(__doc__, "dtype", "threads")
     parser.add_argument("--data", type=Path, default=FILE, help="the file of SQuAD 2.0")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))

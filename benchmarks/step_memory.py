@@ -1,7 +1,7 @@
-"""Peak memory of one training process of each side, each in a process of its own.
+"""Peak memory of one training process of each side.
 
-Reports the high-water mark of resident memory (VmHWM) after some steps, and what the
-interpreter and the library hold before the model is made. Needs Linux.
+Reports the high-water mark of resident memory (VmHWM) after some steps, and the memory
+of the interpreter and the library before the model is built. Needs Linux.
 
     python -m benchmarks.step_memory [--size base] [--batch 8] [--length 128]
 """
@@ -22,7 +22,7 @@ from benchmarks.worker import environment
 
 
 def resident(what: str) -> int:
-    """Bytes of VmHWM or VmRSS of this process."""
+    """Returns VmHWM or VmRSS of this process in bytes."""
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith(f"{what}:"):
             return int(line.split()[1]) * 1024
@@ -30,7 +30,7 @@ def resident(what: str) -> int:
 
 
 def child(text: str) -> None:
-    """Train some steps in this process and print its memory."""
+    """Trains some steps in this process and prints its memory."""
     told = json.loads(text)
     shape = shape_of(told["size"], told["kind"])
     ids, labels = batch_of(shape, told["batch"], told["length"])
@@ -57,7 +57,7 @@ def child(text: str) -> None:
 
 
 def measure(side: str, kind: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Memory of one side, or why it cannot be measured."""
+    """Returns the memory of one side, or why it cannot be measured."""
     told = {
         key: getattr(options, key)
         for key in ("size", "batch", "length", "dtype", "threads", "steps")
@@ -77,7 +77,7 @@ def measure(side: str, kind: str, options: argparse.Namespace) -> dict[str, Any]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     common = ("size", "kinds", "batch", "length", "dtype", "threads", "dry")
     parser = spelled.parser(__doc__, *common)
     parser.add_argument("--steps", type=int, default=3)

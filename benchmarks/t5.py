@@ -1,10 +1,10 @@
 """Fine-tuning a T5-Small-sized model on Multi30k's pairs: ours and transformers.
 
-Both sides start from the same random weights and see the same batches, made by tokens
-of source and target together from pairs sorted by length; ours packs them, transformers
-pads each batch to its longest source and target. Before the timing their losses without
-dropout are compared. A step is forward, backward and AdamW. EA-T5 takes turns in the
-same rounds; nobody else has that model.
+Both sides start from the same random weights and use the same batches, formed by the
+number of source and target tokens from pairs sorted by length. Ours packs them,
+transformers pads each batch to its longest source and target. Before the timing their
+losses without dropout are compared. A step is forward, backward and AdamW. EA-T5 takes
+turns in the same rounds; no other library has that model.
 
     python -m benchmarks.t5 [--tokens 4096] [--dtype bfloat16]
 """
@@ -38,7 +38,7 @@ RATE = 1e-4
 
 
 def our_model(kind: str, dtype: str) -> Any:
-    """Our T5 with random weights."""
+    """Builds our T5 with random weights."""
     import evolving_attention as ea
 
     name = {"vanilla": "", "evolving": "ea_"}[kind]
@@ -49,13 +49,13 @@ def our_model(kind: str, dtype: str) -> Any:
 
 
 def loss_of(peer: Any, one: Pair) -> Any:
-    """The loss of transformers' model on a padded batch."""
+    """Returns the loss of transformers' model on a padded batch."""
     source, tokens, _, labels = one.padded
     return peer(input_ids=source, attention_mask=tokens.long(), labels=labels).loss
 
 
 def peer_of(model: Any) -> Any:
-    """transformers' model with the weights of ours, by way of a folder."""
+    """Returns transformers' model with our weights, passed through a folder."""
     from transformers import T5ForConditionalGeneration
 
     with tempfile.TemporaryDirectory(prefix="ea-bench-") as folder:
@@ -66,7 +66,7 @@ def peer_of(model: Any) -> Any:
 def build(
     options: argparse.Namespace, some: Sequence[Pair]
 ) -> tuple[Sides, dict[str, float]]:
-    """The sides by kind, and the first losses of the vanilla ones."""
+    """Returns the sides by kind, and the first losses of the vanilla ones."""
     import evolving_attention as ea
 
     contenders: Sides = {}
@@ -92,7 +92,7 @@ def build(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     options = parser(__doc__).parse_args(arguments)
     isa.hold("t5", options.isa, arguments)
     machine = harness.measured_machine(options.threads, options.dtype)

@@ -1,11 +1,11 @@
 """Sentences per second of training text nets from scratch: ours and PyTorch eager.
 
-Transformer, Conv-Transformer and CNN over word vectors with the sizes and dropouts of
-the predictive attention paper, and the evolving and predictive ones, on sentences of
+Transformer, Conv-Transformer and CNN over word vectors, with the sizes and dropouts of
+the predictive attention paper, and the evolving and predictive nets, on sentences of
 SST-2 or pairs of SNLI. Both sides start from the same weights; a step is forward,
 backward and Adam on a batch of 64. Ours packs each batch; PyTorch pads it to its
-longest row: "torch" has our batches, as a loader draws them, "torch, grouped by length"
-has the same rows sorted by length first. Before the timing the logits of all rows are
+longest row. "torch" gets our batches in a loader's order; "torch, grouped by length"
+gets the same rows sorted by length first. Before the timing the logits of all rows are
 compared, without dropout.
 
     python -m benchmarks.text_nets [--task snli] [--words trained] [--arms text_cnn]
@@ -43,7 +43,7 @@ GROUPED = "torch, grouped by length"
 
 
 class Batch(NamedTuple):
-    """Some rows, in the form that each side takes."""
+    """A batch in the form of each side."""
 
     packed: dict[str, np.ndarray]
     padded: tuple[torch.Tensor, ...]  # ids, types, lengths
@@ -51,7 +51,7 @@ class Batch(NamedTuple):
 
 
 def rows_of(task: str, data: Path, count: int) -> tuple[Features, int]:
-    """The first training rows, and the size of the training part's vocabulary."""
+    """Returns the first training rows, and the training vocabulary's size."""
     import evolving_attention as ea
     from evolving_attention.data.text_sets import load_text_set
     from evolving_attention.text import train_word_level
@@ -70,7 +70,7 @@ def rows_of(task: str, data: Path, count: int) -> tuple[Features, int]:
 
 
 def batches(rows: Features, size: int, order: np.ndarray) -> list[Batch]:
-    """The rows in this order, cut into batches."""
+    """Splits the rows, in this order, into batches."""
     made = []
     for begin in range(0, len(order), size):
         packed = inputs_of(rows.gather(order[begin : begin + size]))
@@ -85,7 +85,7 @@ def batches(rows: Features, size: int, order: np.ndarray) -> list[Batch]:
 
 
 def padding(some: Sequence[Batch]) -> float:
-    """Share of the padded places that hold no word."""
+    """Returns the share of padding among all positions."""
     places = sum(each.padded[0].numel() for each in some)
     return 1.0 - sum(int(each.padded[2].sum()) for each in some) / places
 
@@ -93,7 +93,7 @@ def padding(some: Sequence[Batch]) -> float:
 def our_model(
     arm: str, rows: Features, vocabulary: int, options: argparse.Namespace
 ) -> Any:
-    """A new net of ours."""
+    """Builds a new net of ours."""
     import evolving_attention as ea
 
     ea.manual_seed(0)
@@ -110,10 +110,10 @@ def our_model(
 
 
 def check(arm: str, model: Any, peer: TextNet, some: Sequence[Batch]) -> float:
-    """The largest difference of the logits over the largest logit, without dropout.
+    """Returns the largest difference of logits over the largest logit, without dropout.
 
     Raises:
-        SystemExit: it is too large.
+        SystemExit: the difference is too large.
     """
     model.eval()
     peer.eval()
@@ -130,7 +130,7 @@ def check(arm: str, model: Any, peer: TextNet, some: Sequence[Batch]) -> float:
 
 
 def our_steps(model: Any, some: Sequence[Batch]) -> Callable[[], None]:
-    """One step of ours on each batch."""
+    """Returns a function that takes one step of ours on each batch."""
     import evolving_attention as ea
 
     trained = [t for t in model.parameters() if t.requires_grad]
@@ -147,7 +147,7 @@ def our_steps(model: Any, some: Sequence[Batch]) -> Callable[[], None]:
 
 
 def torch_steps(peer: TextNet, some: Sequence[Batch], dtype: str) -> Callable[[], None]:
-    """One step of the peer on each batch; bfloat16 by autocast."""
+    """Returns a function that takes one peer step per batch; bfloat16: autocast."""
     optimizer = adam(peer, RATE, DECAY)
 
     def steps() -> None:
@@ -166,7 +166,7 @@ def torch_steps(peer: TextNet, some: Sequence[Batch], dtype: str) -> Callable[[]
 def build(
     arm: str, rows: Features, vocabulary: int, options: argparse.Namespace
 ) -> tuple[dict[str, Callable[[], None]], dict[str, float]]:
-    """The sides of an arm, and what was seen of them before the timing."""
+    """Returns the sides of an arm, and their comparison before the timing."""
     drawn = batches(rows, options.batch, np.arange(len(rows)))
     by_length = np.argsort(rows.lengths, kind="stable")
     grouped = batches(rows, options.batch, by_length)
@@ -188,7 +188,7 @@ def build(
 
 
 def show(arm: str, result: dict[str, Any], count: int) -> None:
-    """Add the sentences per second of each side, and print the arm."""
+    """Adds the sentences per second of each side, and prints the arm."""
     timed = {side: one for side, one in result.items() if isinstance(one, dict)}
     for side, one in timed.items():
         one["sentences_per_s"] = count / one["median_s"]
@@ -203,7 +203,7 @@ def show(arm: str, result: dict[str, Any], count: int) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     parser = spelled.parser(
         __doc__, "dtype", "threads", "dry", rounds=5, batch=64, data=spelled.DATA
     )

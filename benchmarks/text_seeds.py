@@ -1,21 +1,21 @@
 """Text nets from scratch over seeds: Transformer, evolving and predictive.
 
 SST-5 (8,544 sentences, five classes), 9,000 pairs of SNLI (three classes), and the
-generated acceptability data (6,400 sentences of minimal pairs). Each dev set is halved
-once: one half chooses an update, the other is the test; the generated data have parts
-of their own. The nets have the sizes of the predictive attention paper and its recipe
-for SST (Adam with an L2 norm of 2e-6, batches of 64, rates from 4e-4 to 1e-6 by cosine)
-in fewer epochs: 5, 4 and 10, at most about three minutes a run on one core. Word
-vectors are fixed, in place of GloVe's those of MiniLM's table. Arms share the order of
-the rows, all initial values that they have in common, and the streams of random
-numbers, by their names. α and β are the papers': 0.1, of SNLI 0.5 for predictive
-attention; none was searched for. ``pa_text_transformer`` has one predicting
-convolution; ``0``, ``2`` and ``3`` in an arm's name are others (Table 5 of the paper).
+generated acceptability data (6,400 sentences of minimal pairs). Each dev set is split
+once into halves: one chooses an update, the other is the test set; the generated data
+has its own parts. The nets have the sizes of the predictive attention paper and its
+recipe for SST (Adam with an L2 penalty of 2e-6, batches of 64, rates from 4e-4 to 1e-6
+by cosine) in fewer epochs: 5, 4 and 10, at most about three minutes a run on one core.
+Word vectors are fixed: those of MiniLM's table instead of GloVe's. Arms share the order
+of the rows, all initial values they have in common, and the named random streams. α and
+β are the papers' values: 0.1, and on SNLI 0.5 for predictive attention; they were not
+tuned. ``pa_text_transformer`` has one predicting convolution; ``0``, ``2`` or ``3`` in
+an arm's name is another number (Table 5 of the paper).
 
-Seconds are those that the process computed, so that other work on the machine does not
-count: with one thread, the default, those of an idle machine.
+Seconds are CPU time of the process, so that other work on the machine does not count:
+with one thread, the default, they equal those of an idle machine.
 
-Writes each run into a JSON file and the tables of docs/text_nets.md between their
+Writes each run to a JSON file and the tables to docs/text_nets.md, between their
 markers. Runs that are already in the JSON are not repeated.
 
     python -m benchmarks.text_seeds [--tasks sst5] [--seeds 5]
@@ -39,7 +39,7 @@ MARKER = "text-seeds"
 PAGE = seeds.DOCS / "text_nets.md"
 DATA = Path(os.environ.get("EVOLVING_ATTENTION_DATA", "../shared/data"))
 BASE = "text_transformer"
-CONVOLUTIONS = {  # of predictive arms
+CONVOLUTIONS = {  # number per predictive arm
     "pa0_text_transformer": 0,
     "pa_text_transformer": 1,
     "pa2_text_transformer": 2,
@@ -66,7 +66,7 @@ class Texts(NamedTuple):
 
 @functools.cache
 def texts(task: str, data: Path, rows: int | None) -> Texts:
-    """The three parts of a task; of the training part the first rows alone if given."""
+    """Returns a task's three parts; of the training part the first ``rows``, if set."""
     from evolving_attention.data.text_sets import load_text_set
     from evolving_attention.demo.acceptability import parts as generated
     from evolving_attention.text import checkpoint_word_vectors, train_word_level
@@ -93,7 +93,7 @@ def texts(task: str, data: Path, rows: int | None) -> Texts:
 
 
 def model_of(arm: str, task: str, found: Texts, **sizes: Any) -> Any:
-    """A new net of an arm."""
+    """Builds a new net of an arm."""
     import evolving_attention as ea
 
     kind: Any = None
@@ -118,7 +118,7 @@ def model_of(arm: str, task: str, found: Texts, **sizes: Any) -> Any:
 
 
 def run(task: str, arm: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Train once."""
+    """Trains once."""
     import evolving_attention as ea
     from evolving_attention.training.schedules import multiplier
 
@@ -145,7 +145,7 @@ def run(task: str, arm: str, seed: int, options: argparse.Namespace) -> dict[str
 
 
 def table(runs: list[dict[str, Any]]) -> list[str]:
-    """Markdown: a table for each task, whose fastest run is "equal seconds"."""
+    """Returns a Markdown table per task; its fastest run sets "equal seconds"."""
     pairs = [(arm, BASE) for arm in ARMS if arm != BASE]
     lines = []
     for task in TASKS:
@@ -155,7 +155,7 @@ def table(runs: list[dict[str, Any]]) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     parser = spelled.parser(__doc__, threads=1)
     parser.add_argument(
         "--data", type=Path, default=DATA, help="has text/SST-5 and glue/SNLI"
@@ -186,7 +186,7 @@ def main(arguments: list[str] | None = None) -> None:
         [
             {"task": task, "arm": arm, "seed": seed}
             for task in options.tasks
-            for seed in range(2, options.seeds + 2)  # 1 is for trying out
+            for seed in range(2, options.seeds + 2)  # 1 was for trial runs
             for arm in options.arms
         ],
         lambda names: run(**names, options=options),

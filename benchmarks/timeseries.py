@@ -1,13 +1,13 @@
 """The paper's time-series models and aeon's quick baselines, over resamples.
 
 Every arm is scored once after training, on the archive's split with seeds 1 to
-``--seeds``, and on ``--resamples`` others: training and test part together, divided
-anew with the archive's number of series (of each class) to train on. Our arms share the
-shape, the recipe and the named random streams; one of them trains DC-T for as many
-epochs as fit into EA-DC-T's seconds. Differences over resamples have the interval of
-Nadeau and Bengio (Machine Learning 52, 2003), as training parts overlap.
+``--seeds``, and on ``--resamples`` others: the union of training and test part, split
+again with the archive's number of training series (per class). Our arms share the
+shape, the recipe and the named random streams; one arm trains DC-T for as many epochs
+as fit into EA-DC-T's seconds. Differences over resamples have the interval of Nadeau
+and Bengio (Machine Learning 52, 2003), as training parts overlap.
 
-Writes each run into a JSON file and the tables of docs/timeseries_results.md between
+Writes each run to a JSON file and the tables to docs/timeseries_results.md, between
 their markers. Runs that are already in the JSON are not repeated.
 
     python -m benchmarks.timeseries --datasets JapaneseVowels [--resamples 25]
@@ -39,14 +39,14 @@ from benchmarks.timeseries_settings import (
 
 PAGE = seeds.DOCS / "timeseries_results.md"
 MARKER = "timeseries"
-FIRST = "ea-dc-t"  # what the others are compared with
-CONSTANT = "1nn-dtw"  # draws nothing: its run with one seed stands for all
+FIRST = "ea-dc-t"  # compared with all others
+CONSTANT = "1nn-dtw"  # deterministic: its run with one seed counts for all
 Run = dict[str, Any]
-Parts = tuple[list[Any], Any, list[Any], Any]  # X and y to train on and to test on
+Parts = tuple[list[Any], Any, list[Any], Any]  # X and y to train on, and to test on
 
 
 def resampled(data: Any, resample: int) -> Parts:
-    """Series to train on and to test on; resample 0 is the archive's split."""
+    """Returns training and test series; resample 0 is the archive's split."""
     X, y = [*data.train.X, *data.test.X], np.concatenate([data.train.y, data.test.y])
     chosen = np.arange(len(y)) < len(data.train.y)
     if resample:
@@ -66,7 +66,7 @@ def resampled(data: Any, resample: int) -> Parts:
 
 
 def options_of(data: Any, arm: str, epochs: int | None) -> dict[str, Any]:
-    """Options of the arm's estimator; ``epochs``: others than the data set's."""
+    """Returns options of the arm's estimator; ``epochs`` overrides the data set's."""
     if arm in BASELINES:
         return dict(BASELINES[arm][2])
     options = settings_of(data.name, "dc-t" if arm == LONGER else arm)
@@ -75,7 +75,7 @@ def options_of(data: Any, arm: str, epochs: int | None) -> dict[str, Any]:
 
 
 def estimator_of(data: Any, arm: str, options: dict[str, Any], seed: int) -> Any:
-    """The arm's estimator, not fitted."""
+    """Returns the arm's estimator, not fitted."""
     import evolving_attention as ea
 
     if arm not in BASELINES:
@@ -89,10 +89,10 @@ def estimator_of(data: Any, arm: str, options: dict[str, Any], seed: int) -> Any
 
 
 def longer_epochs(runs: Sequence[Run], dataset: str) -> int:
-    """DC-T's epochs in EA-DC-T's seconds: those of the runs there are, if any.
+    """Returns DC-T's epochs in EA-DC-T's seconds: those of existing runs, if any.
 
-    Else by the medians of the archive's split. Seconds are those of the processor,
-    which other work does not lengthen; the oldest runs have those of the clock alone.
+    Otherwise computed from the medians on the archive's split. Seconds are CPU time,
+    which other work does not lengthen; the oldest runs have only wall-clock time.
     """
     by_arm: dict[str, list[Run]] = {}
     for one in runs:
@@ -108,7 +108,7 @@ def longer_epochs(runs: Sequence[Run], dataset: str) -> int:
 
 
 def run(data: Any, names: Run, epochs: int | None) -> Run:
-    """Fit and score once."""
+    """Fits and scores once."""
     arm, seed = names["arm"], names["seed"]
     X, y, test_X, test_y = resampled(data, names["resample"])
     if arm in BASELINES and arm != CONSTANT:  # they need series of equal length
@@ -126,7 +126,7 @@ def run(data: Any, names: Run, epochs: int | None) -> Run:
         predicted = estimator.predict(test_X)
     if arm not in BASELINES:
         if estimator.interrupted_:
-            raise KeyboardInterrupt  # what is recorded is a whole run
+            raise KeyboardInterrupt  # only complete runs are recorded
         found["options"] = options
         found["parameters"] = estimator.model_.num_parameters()
     if data.is_regression:
@@ -139,7 +139,7 @@ def run(data: Any, names: Run, epochs: int | None) -> Run:
 
 
 def equal_length(series: Sequence[Any], length: int) -> Any:
-    """The series as one array, held at their last value up to ``length``."""
+    """Returns the series as one array, padded to ``length`` with their last value."""
     return np.stack(
         [np.pad(x, ((0, 0), (0, length - x.shape[1])), mode="edge") for x in series]
     )
@@ -149,7 +149,7 @@ def equal_length(series: Sequence[Any], length: int) -> Any:
 
 
 def scores_of(runs: Sequence[Run], dataset: str, arm: str, archive: bool) -> Any:
-    """Scores by seed of the archive's split, or by resample."""
+    """Returns scores by seed on the archive's split, or by resample."""
     found = {
         r["seed"]: r["score"]
         for r in runs
@@ -162,9 +162,9 @@ def scores_of(runs: Sequence[Run], dataset: str, arm: str, archive: bool) -> Any
 
 
 def table(runs: Sequence[Run], dataset: str) -> str:
-    """Markdown: each arm on the archive's split and over resamples.
+    """Returns Markdown: each arm on the archive's split and over resamples.
 
-    The seconds of a fit are those of the archive's split, which one machine ran: the
+    The seconds of a fit are those of the archive's split, which ran on one machine; the
     resamples of a data set may have run on several.
     """
     mine = [r for r in runs if r["dataset"] == dataset]
@@ -201,7 +201,7 @@ def table(runs: Sequence[Run], dataset: str) -> str:
 
 
 def over_datasets(runs: Sequence[Run]) -> list[str]:
-    """The paper's average rank and relative difference, of the archive's splits."""
+    """Returns the paper's average rank and relative difference on archive splits."""
     from evolving_attention import metrics
 
     found, datasets = [], list(dict.fromkeys(r["dataset"] for r in runs))
@@ -222,7 +222,7 @@ def over_datasets(runs: Sequence[Run]) -> list[str]:
         whole = {arm: each for arm, each in by_arm.items() if each and all(each)}
         if not whole:
             continue
-        # Rounded: equal means of other sums are not equal in their last bits.
+        # Rounded: equal means of different sums may differ in their last bits.
         means = np.array(
             [
                 [round(seeds.mean_sd(each)[0], 9) for each in one]
@@ -241,15 +241,15 @@ def over_datasets(runs: Sequence[Run]) -> list[str]:
 
 
 def tables(runs: Sequence[Run]) -> str:
-    """Markdown: one table per data set, then the metrics over all of them."""
+    """Returns Markdown: one table per data set, then metrics over all of them."""
     datasets = [d for d in EPOCHS if any(r["dataset"] == d for r in runs)]
     return "\n\n".join([*(table(runs, d) for d in datasets), *over_datasets(runs)])
 
 
 def wanted(options: Any) -> list[Run]:
-    """What names the runs of a data set, in their order.
+    """Returns the keys of the runs of a data set, in their order.
 
-    DC-T's longer runs come after the archive's others, which give their epochs.
+    DC-T's longer runs follow the archive's others, which determine their epochs.
     """
     names = [
         {"arm": arm, "resample": 0, "seed": seed}
@@ -266,7 +266,7 @@ def wanted(options: Any) -> list[Run]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     import evolving_attention as ea
 
     parser = spelled.parser(__doc__, "threads")

@@ -1,11 +1,11 @@
-"""One shape for all time-series models, chosen on splits of a training set alone.
+"""One shape for all time-series models, chosen by splits of a training set only.
 
 Width, depth, dropout, pooling and direction are varied one after the other, and the
-best value is kept. What is compared is the mean accuracy of all our models together
-over random splits of the training set (70 % to train, 30 % to validate), and of equal
-ones the lower cross-entropy: every model has the same number of trials and ends with
-the same shape. Of the test part only the length of its longest series is used, as
-max_length. Fits that are already in the JSON are not repeated.
+best value is kept. Shapes are compared by the mean accuracy of all our models over
+random splits of the training set (70 % to train, 30 % to validate); ties are broken by
+the lower cross-entropy. Every model has the same number of trials and gets the same
+shape. Of the test part only the length of its longest series is used, as max_length.
+Fits that are already in the JSON are not repeated.
 
     python -m benchmarks.timeseries_search --dataset JapaneseVowels
 """
@@ -24,10 +24,10 @@ from benchmarks import options as spelled
 from benchmarks.timeseries_settings import EPOCHS, MODELS, settings_of
 
 RESULT = harness.RESULTS / "timeseries-search.json"
-SHARE = 0.3  # of the training set, to validate
+SHARE = 0.3  # share of the training set used for validation
 SPLITS = 3
 
-#: What is varied, in this order; the first value is where the search begins.
+#: Options in the order of their variation; the first value starts the search.
 AXES: dict[str, list[Any]] = {
     "hidden_size": [64, 128],
     "num_blocks": [3, 2, 4],
@@ -38,7 +38,7 @@ Shape = dict[str, Any]
 
 
 def fit(data: Any, shape: Shape, model: str, split: int) -> dict[str, float]:
-    """Train on a part of the training set; accuracy and cross-entropy of the rest."""
+    """Trains on a part of the training set; returns accuracy and loss of the rest."""
     import evolving_attention as ea
     from evolving_attention.estimators import targets
 
@@ -64,7 +64,7 @@ def fit(data: Any, shape: Shape, model: str, split: int) -> dict[str, float]:
 
 
 def search(dataset: str, result: Path, threads: int) -> tuple[Shape, Shape]:
-    """The chosen shape, and its mean accuracy and loss."""
+    """Returns the chosen shape, and its mean accuracy and loss."""
     import evolving_attention as ea
 
     data = ea.timeseries.load(dataset)
@@ -104,13 +104,13 @@ def search(dataset: str, result: Path, threads: int) -> tuple[Shape, Shape]:
 
 
 def rank(score: Shape) -> tuple[float, float]:
-    """What is compared: accuracy, then cross-entropy."""
-    # Rounded: equal means of other sums are not equal in their last bits.
+    """Returns the sort key: accuracy, then cross-entropy."""
+    # Rounded: equal means of different sums may differ in their last bits.
     return round(score["accuracy"], 12), -score["loss"]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     parser = spelled.parser(__doc__, "threads")
     parser.add_argument("--dataset", default="JapaneseVowels", choices=EPOCHS)
     parser.add_argument("--result", type=Path, default=RESULT)

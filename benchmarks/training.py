@@ -1,14 +1,13 @@
 """One BERT training step (forward, backward, clipping, AdamW): ours and PyTorch's.
 
-Both sides start from the same weights, see the same batch, use as many threads and drop
-out at the same rate; before the timing their losses without dropout are compared.
-PyTorch runs eager and, each with a model of its own, compiled by torch.compile and, in
-float32, eager with the forward products of its oneDNN; where that fails the record has
-the reason.
+Both sides start from the same weights and use the same batch, number of threads and
+dropout rate; before the timing their losses without dropout are compared. PyTorch runs
+eager, compiled by torch.compile, and in float32 also eager with oneDNN's forward
+products, each with its own model. If one of these fails, the record has the reason.
 
     python -m benchmarks.training [--size base] [--batch 8] [--length 128] [--rounds 7]
 
-With --isa avx2 (benchmarks/isa.py) torch.compile is left out: it compiles for the whole
+With --isa avx2 (benchmarks/isa.py) torch.compile is left out: it compiles for the full
 instruction set of the machine.
 """
 
@@ -41,7 +40,7 @@ def torch_step(
     device: str = "cpu",
     optimizer: Any = None,
 ) -> Callable[[], None]:
-    """The training step of the peer; bfloat16 by autocast over float32 weights."""
+    """Returns the peer's training step; bfloat16 is autocast over float32 weights."""
     optimizer = optimizer or adamw(model)
     x, y = (torch.from_numpy(a).to(device) for a in (ids, labels))
     model.train()
@@ -58,7 +57,7 @@ def torch_step(
 
 
 def same_start(model: Any, peer: BertClassifier) -> None:
-    """Copy our initial weights into the peer; every name must match."""
+    """Copies our initial weights to the peer; every name must match."""
     state = {name: torch.from_numpy(value) for name, value in weights(model).items()}
     peer.load_state_dict(state, strict=True)
 
@@ -66,7 +65,7 @@ def same_start(model: Any, peer: BertClassifier) -> None:
 def losses(
     model: Any, peer: BertClassifier, ids: np.ndarray, labels: np.ndarray
 ) -> dict:
-    """Loss of both sides on the batch, without dropout."""
+    """Returns the loss of both sides on the batch, without dropout."""
     model.eval()
     peer.eval()
     with torch.no_grad():
@@ -78,10 +77,10 @@ def losses(
 def compiled(
     peer: BertClassifier, ids: np.ndarray, labels: np.ndarray, bf16: bool
 ) -> Callable[[], None]:
-    """The training step of a compiled copy of the peer, compiled by a first step.
+    """Returns the training step of a compiled copy of the peer, after a first step.
 
     Raises:
-        RuntimeError: it cannot compile; the first line of the reason.
+        RuntimeError: it cannot be compiled; with the first line of the reason.
     """
     step = torch_step(torch.compile(copy.deepcopy(peer)), ids, labels, bf16)
     try:
@@ -93,7 +92,7 @@ def compiled(
 
 
 def build(kind: str, options: argparse.Namespace) -> tuple[dict, dict, dict | None]:
-    """The contenders of one attention kind, who is left out and why, first losses."""
+    """Returns one kind's contenders, the skipped ones with reasons, first losses."""
     shape = shape_of(options.size, kind)
     ids, labels = batch_of(shape, options.batch, options.length)
     torch.manual_seed(0)
@@ -126,7 +125,7 @@ def build(kind: str, options: argparse.Namespace) -> tuple[dict, dict, dict | No
 
 
 def show(kind: str, result: dict[str, Any], batch: int, limit_s: float) -> None:
-    """Print the sides, their share of the GEMM limit, the fastest peer's ratio."""
+    """Prints the sides, their share of the GEMM limit, and the best peer's ratio."""
     timed = {name: result[name] for name in SIDES if name in result}
     for name, one in timed.items():
         if "skipped" in one:
@@ -145,7 +144,7 @@ def show(kind: str, result: dict[str, Any], batch: int, limit_s: float) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     common = ("size", "kinds", "batch", "length", "dtype", "isa", "threads", "side")
     parser = spelled.parser(__doc__, *common, "dry", rounds=7)
     options = parser.parse_args(arguments)

@@ -1,9 +1,9 @@
-"""Training a Transformer on Multi30k's pairs: ours and eager PyTorch, tokens a second.
+"""Training a Transformer on Multi30k's pairs: tokens a second, ours and eager PyTorch.
 
-Both sides start from the same weights and see the same batches, made by tokens of
-source and target together from pairs sorted by length; ours packs them, PyTorch pads
-each batch to its longest source and target. Before the timing their losses without
-dropout are compared. A step is forward, backward and Adam, with label smoothing.
+Both sides start from the same weights and use the same batches, formed by the number of
+source and target tokens from pairs sorted by length. Ours packs them, PyTorch pads each
+batch to its longest source and target. Before the timing their losses without dropout
+are compared. A step is forward, backward and Adam, with label smoothing.
 
     python -m benchmarks.translation [--size base] [--tokens 4096] [--dtype bfloat16]
 """
@@ -49,7 +49,7 @@ class Pair:
 
 
 def pairs_of(data: Path, size: int) -> tuple[Any, Any, Any]:
-    """The tokenizer, and Multi30k's training and validation pairs as token ids."""
+    """Returns the tokenizer, and Multi30k's training and validation pairs as ids."""
     from evolving_attention import translation
 
     parts = [
@@ -62,7 +62,7 @@ def pairs_of(data: Path, size: int) -> tuple[Any, Any, Any]:
 
 
 def batches(rows: Any, tokens: int, count: int, start: int) -> list[Pair]:
-    """``count`` batches of so many tokens, spread over the lengths of the pairs.
+    """Returns ``count`` batches of ``tokens``, spread over the pairs' lengths.
 
     Args:
         start: the decoder's first token.
@@ -82,7 +82,7 @@ def batches(rows: Any, tokens: int, count: int, start: int) -> list[Pair]:
 
 
 def batch(rows: Any, indices: Sequence[int], start: int) -> Pair:
-    """The pairs with these indices."""
+    """Returns the batch of the pairs with these indices."""
     packed = dict(rows.gather(np.array(indices)))
     del packed["row_ids"]
     sides = []
@@ -111,7 +111,7 @@ def our_model(
     dropout: float = 0.1,
     vocabulary: int = VOCABULARY,
 ) -> Any:
-    """Our Transformer with random weights."""
+    """Builds our Transformer with random weights."""
     import evolving_attention as ea
 
     name = {"evolving": "ea_", "predictive": "pa_"}.get(kind, "")
@@ -132,7 +132,7 @@ def our_model(
 def our_steps(
     model: Any, some: Sequence[Pair], optimizer: Any, **inputs: Any
 ) -> Callable[[], None]:
-    """One step of ours on each batch; ``inputs`` go with every batch."""
+    """Returns our step on each batch; ``inputs`` are passed with every batch."""
     model.train()
 
     def steps() -> None:
@@ -151,7 +151,7 @@ def torch_steps(
     optimizer: torch.optim.Optimizer,
     dtype: str,
 ) -> Callable[[], None]:
-    """One step of the peer on each batch; bfloat16 by autocast."""
+    """Returns the peer's step on each batch; bfloat16 by autocast."""
     peer.train()
 
     def steps() -> None:
@@ -166,7 +166,7 @@ def torch_steps(
 
 
 def start_losses(model: Any, peer: Translation, one: Pair) -> dict[str, float]:
-    """The loss of both sides without dropout; our weights are copied first."""
+    """Returns the loss of both sides without dropout; copies our weights first."""
     state = {k: torch.from_numpy(v) for k, v in weights(model).items()}
     peer.load_state_dict(state, strict=True)
     model.eval()
@@ -180,7 +180,7 @@ def start_losses(model: Any, peer: Translation, one: Pair) -> dict[str, float]:
 def build(
     kind: str, options: argparse.Namespace, some: Sequence[Pair]
 ) -> tuple[Sides, dict[str, float]]:
-    """Both sides of one kind, and their first losses."""
+    """Returns both sides of one kind, and their first losses."""
     import evolving_attention as ea
 
     alpha = ALPHAS[options.size] if kind == "evolving" else None
@@ -208,7 +208,7 @@ def build(
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
-    """The options of benchmarks on Multi30k's pairs."""
+    """Returns a parser of the options of benchmarks on Multi30k's pairs."""
     made = spelled.parser(doc, "kinds", "dtype", "isa", "threads", "dry", rounds=5)
     made.add_argument("--data", type=Path, default=DATA, help="folder of Multi30k")
     made.add_argument("--tokens", type=int, default=4096, help="of a batch")
@@ -219,7 +219,7 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
 def race(
     contenders: Sides, results: dict[str, Any], tokens: int, rounds: int
 ) -> dict[str, Any]:
-    """Time all sides in turns; put them into the results, by kind, and print them."""
+    """Times all sides in turns; stores the results by kind and prints them."""
     times = harness.interleave(contenders, rounds)
     for (kind, side), seconds in times.items():
         results[kind][side] = harness.summarize(seconds)
@@ -233,7 +233,7 @@ def race(
 
 
 def show(kind: str, result: dict[str, Any], tokens: int) -> None:
-    """Print tokens per second of the sides, and their ratio."""
+    """Prints the sides' tokens per second, and their ratio."""
     sides = {side: result[side] for side in ("ours", "torch") if side in result}
     for side, one in sides.items():
         rate = one["tokens_per_s"] = tokens / one["median_s"]
@@ -244,7 +244,7 @@ def show(kind: str, result: dict[str, Any], tokens: int) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     made = parser(__doc__)
     made.add_argument("--size", choices=SIZES, default="base")
     options = made.parse_args(arguments)

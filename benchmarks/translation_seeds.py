@@ -1,18 +1,18 @@
 """Multi30k en→de over seeds: four kinds of attention, and PyTorch.
 
 Transformer-Lite from scratch. Every arm has the same sizes, batches, recipe and number
-of updates; ours share all initial values and dropout masks that they have in common, by
+of updates; ours share all initial values and dropout masks they have in common, through
 the named random streams. α, β and the learning rate are the paper's for Lite (ICML
-2021, Section 4.3 and Table 10), no arm was searched for; twice and four times this rate
-were tried before, on vanilla with seed 0, which is not in the table.
-
-The validation pairs are scored every so many updates, by the mean of -log p of a token
+2021, Section 4.3 and Table 10); no arm was tuned. Twice and four times this rate were
+tried before, with vanilla attention and seed 0, which is not in the table.
+The validation pairs are scored every few updates, by the mean of -log p of a token
 without label smoothing; test_2016 is translated once, with the last weights. The clock
-of "equal seconds" is the processor's time of this process, summed over its threads, so
-that it does not count other work; it stands still while anything is scored.
+of "equal seconds" is the CPU time of this process, summed over its threads, so that it
+does not count other work; it stops while anything is scored.
 
-The PyTorch arm has batches of its own stream; its last weights are translated by us.
-Writes each run into a JSON file and the table of docs/translation.md between its
+The PyTorch arm draws its batches from its own stream; our model translates with
+its last weights.
+Writes each run to a JSON file and the table to docs/translation.md, between its
 markers. Runs that are already in the JSON are not repeated.
 
     python -m benchmarks.translation_seeds --threads 1 [--arms vanilla evolving]
@@ -61,7 +61,7 @@ Curve = list[dict[str, float]]
 
 
 class Clock:
-    """Processor's seconds of training, without scoring's; and the curve of losses."""
+    """The CPU seconds of training, without scoring, and the curve of losses."""
 
     def __init__(self, score: Callable[[], float], every: int, updates: int) -> None:
         self.score, self.every, self.updates = score, every, updates
@@ -69,11 +69,11 @@ class Clock:
         self.seconds, self.began = 0.0, 0.0
 
     def start(self) -> None:
-        """Training begins, or goes on."""
+        """Starts or resumes the clock."""
         self.began = time.process_time()
 
     def step(self, done: int) -> None:
-        """After an update: score, if it is time."""
+        """Scores after an update, if it is due."""
         if done % self.every and done != self.updates:
             return
         self.seconds += time.process_time() - self.began
@@ -83,7 +83,7 @@ class Clock:
 
 
 class Data:
-    """Multi30k: tokens of the training pairs, texts of the others."""
+    """Multi30k: token ids of the training pairs, texts of the other parts."""
 
     def __init__(self, folder: Path) -> None:
         from evolving_attention import translation
@@ -97,7 +97,7 @@ class Data:
 
 
 def train_ours(data: Data, arm: str, seed: int, updates: int, every: int) -> Any:
-    """Our model after its updates, and its clock."""
+    """Trains our model; returns it and its clock."""
     import evolving_attention as ea
 
     ea.manual_seed(seed)
@@ -109,7 +109,7 @@ def train_ours(data: Data, arm: str, seed: int, updates: int, every: int) -> Any
     )
 
     class Watch(ea.TrainerCallback):  # type: ignore[misc,name-defined]
-        """Moves the clock."""
+        """Drives the clock."""
 
         def on_train_begin(self, *_: Any, **__: Any) -> None:
             clock.start()
@@ -136,7 +136,7 @@ def train_ours(data: Data, arm: str, seed: int, updates: int, every: int) -> Any
 
 
 def train_torch(data: Data, seed: int, updates: int, every: int) -> Any:
-    """The same in PyTorch: its weights in a model of ours, and its clock."""
+    """Trains PyTorch's model; returns ours with its weights, and the clock."""
     import torch
 
     from benchmarks.peers.torch_transformer import Translation, adam
@@ -190,14 +190,14 @@ def train_torch(data: Data, seed: int, updates: int, every: int) -> Any:
 
 
 def rate_of(done: int) -> float:
-    """The learning rate after so many updates, as the Trainer has it."""
+    """Returns the learning rate after ``done`` updates, as in the Trainer."""
     warm = TRAINING["warmup_steps"]
     share = done / warm if done < warm else (warm / done) ** 0.5
     return float(TRAINING["learning_rate"] * share)
 
 
 def epoch(lengths: np.ndarray[Any, Any], rng: np.random.Generator) -> list[list[int]]:
-    """One pass: rows of equal length in random order, batches by tokens, shuffled."""
+    """Returns a pass: rows sorted by length, ties random; shuffled token batches."""
     order = np.lexsort((rng.random(len(lengths)), lengths))
     bins: list[list[int]] = [[]]
     filled = 0
@@ -214,7 +214,7 @@ def epoch(lengths: np.ndarray[Any, Any], rng: np.random.Generator) -> list[list[
 
 
 def run(data: Data, arm: str, seed: int, updates: int, every: int) -> dict[str, Any]:
-    """Train once; the curve of validation losses, and BLEU and chrF of the test set."""
+    """Trains once; returns the curve of validation losses, test BLEU and chrF."""
     import evolving_attention as ea
     from evolving_attention.metrics.translation import translation_scores
 
@@ -233,17 +233,17 @@ def run(data: Data, arm: str, seed: int, updates: int, every: int) -> dict[str, 
 
 
 def at_seconds(curve: Curve, seconds: float) -> float:
-    """The loss at this time, on the straight line between the scores around it."""
+    """Returns the loss at this time, interpolated linearly between scores."""
     times = [point["seconds"] for point in curve]
     return float(np.interp(seconds, times, [point["loss"] for point in curve]))
 
 
 def table(runs: list[dict[str, Any]]) -> str:
-    """Markdown: every arm's losses and BLEU, and paired differences from vanilla."""
+    """Returns Markdown: arms' losses and BLEU, and paired differences from vanilla."""
     by_arm: dict[str, dict[int, dict[str, Any]]] = {}
     for one in runs:
         by_arm.setdefault(one["arm"], {})[one["seed"]] = one
-    # Equal seconds: those that vanilla took, or less where an arm was done before.
+    # Equal seconds: vanilla's duration, or less if an arm finished earlier.
     last = min(one["curve"][-1]["seconds"] for one in runs)
     values: dict[str, seeds.Value] = {
         "loss at equal updates": (3, lambda one: float(one["curve"][-1]["loss"])),
@@ -255,7 +255,7 @@ def table(runs: list[dict[str, Any]]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     parser = spelled.parser(__doc__, "threads")
     parser.add_argument("--data", type=Path, default=DATA, help="folder of Multi30k")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))

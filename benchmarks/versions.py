@@ -1,9 +1,9 @@
-"""Another checkout of this package beside this one: is anything slower than it was?
+"""Compares this checkout with another one: did any task become slower?
 
-Each version runs in a process of its own and both take turns, a step at a time. How
-fast a process is depends on where its memory lies: several pairs of processes are
-started, one after the other, and each gives one ratio, the median of its rounds. For
-each task the table has the ratio of seconds, now over before, its 95 % interval by
+Each version runs in its own process, and both take turns, one step at a time. The speed
+of a process depends on its memory addresses. Therefore several pairs of processes are
+started, one after the other, and each pair gives one ratio, the median of its rounds.
+For each task the table has the ratio of seconds (now over before), its 95 % interval by
 ranks of the pairs, and the medians and minima of all rounds. The other checkout must
 have its extension built in place (docs/benchmarks.md).
 
@@ -32,17 +32,17 @@ from benchmarks import options as spelled
 from benchmarks.models import CHECKPOINT, batch_of, our_model, our_step, shape_of
 from benchmarks.worker import QUIET_S, REPOSITORY, environment
 
-SENTENCES = 256  # of CoLA, in batches of 32
+SENTENCES = 256  # of CoLA; batches have 32
 
 
 def training(dtype: str) -> Callable[[], object]:
-    """A step of EA-BERT-Base on 8 sequences of 128 tokens."""
+    """Returns a training step of EA-BERT-Base on 8 sequences of 128 tokens."""
     shape = shape_of("base", "evolving")
     return our_step(our_model(shape, dtype), *batch_of(shape, 8, 128))
 
 
 def inference(dtype: str, kind: str = "evolving", **asked: Any) -> Callable[[], object]:
-    """A forward pass of BERT-Base on 8 sequences of 128 tokens."""
+    """Returns a forward pass of BERT-Base on 8 sequences of 128 tokens."""
     import evolving_attention as ea
 
     shape = shape_of("base", kind)
@@ -57,7 +57,7 @@ def inference(dtype: str, kind: str = "evolving", **asked: Any) -> Callable[[], 
 
 
 def cola() -> Callable[[], object]:
-    """Fine-tuning steps of evolving MiniLM on sentences of CoLA."""
+    """Returns fine-tuning steps of evolving MiniLM on sentences of CoLA."""
     import evolving_attention as ea
 
     tokenizer = ea.AutoTokenizer.from_pretrained(CHECKPOINT)
@@ -82,7 +82,7 @@ def cola() -> Callable[[], object]:
 
 
 def vowels() -> Callable[[], object]:
-    """An epoch of EA-DC-Transformer on series as in JapaneseVowels."""
+    """Returns an epoch of EA-DC-Transformer on series as in JapaneseVowels."""
     from benchmarks import series
 
     model, optimizer = series.our_side("evolving", 29, 3)
@@ -91,7 +91,7 @@ def vowels() -> Callable[[], object]:
 
 
 def creation() -> Callable[[], object]:
-    """A new BERT-Base with its initial values."""
+    """Returns the creation of a BERT-Base with its initial values."""
     import evolving_attention as ea
 
     return lambda: ea.create_model("bert_base")
@@ -113,7 +113,7 @@ TASKS: dict[str, Callable[[], Callable[[], object]]] = {
 
 
 class Version:
-    """One checkout at work on one task, in a process of its own."""
+    """One checkout that runs one task in its own process."""
 
     def __init__(self, source: Path, task: str, threads: int) -> None:
         variables = environment(threads)
@@ -130,7 +130,7 @@ class Version:
         self.where = self.ask()
 
     def ask(self) -> Any:
-        """One step: its seconds. The first answer says where the package lies."""
+        """Runs one step; returns its seconds, the first time the package's path."""
         assert self.process.stdin
         assert self.process.stdout
         time.sleep(QUIET_S)
@@ -142,13 +142,13 @@ class Version:
         return json.loads(line)
 
     def close(self) -> None:
-        """End the process."""
+        """Ends the process."""
         self.process.kill()
         self.process.communicate()
 
 
 def child(task: str) -> None:
-    """Answer each line of stdin with the seconds of one step."""
+    """Answers each line of stdin with the seconds of one step."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     step: Callable[[], object] | None = None
@@ -167,16 +167,16 @@ def child(task: str) -> None:
 
 
 def interval(ratios: list[float]) -> dict[str, float]:
-    """The ratio that the pairs of processes agree on, and its 95 % interval.
+    """Returns the ratio over the pairs of processes, and its 95 % interval.
 
-    Both are of Hodges and Lehmann (1963), on logarithms: the median of the means of
-    all pairs of ratios, and those means between which it lies by the signed ranks of
-    Wilcoxon. A pair that something else made slow moves neither far.
+    Both follow Hodges and Lehmann (1963), on logarithms: the median of the means of all
+    pairs of ratios, and the means that bound it by Wilcoxon's signed ranks. One pair
+    that other work slowed down moves neither far.
     """
     logs = [math.log(ratio) for ratio in ratios]
     both = itertools.combinations_with_replacement(logs, 2)
     means = sorted(statistics.mean(pair) for pair in both)
-    # How many of the 2^n choices of signs have a sum of positive ranks of w.
+    # ways[w]: of the 2^n choices of signs, those whose positive ranks sum to w.
     ways = [1]
     for rank in range(1, len(logs) + 1):
         more = [0] * rank
@@ -193,7 +193,7 @@ def interval(ratios: list[float]) -> dict[str, float]:
 
 
 def pair(before: Path, task: str, threads: int, rounds: int) -> dict[str, list[float]]:
-    """Seconds of each round of both versions in turns, in processes of their own."""
+    """Returns the seconds of each round of both versions, in separate processes."""
     sides = {
         "before": Version(before, task, threads),
         "now": Version(REPOSITORY / "src", task, threads),
@@ -210,7 +210,7 @@ def pair(before: Path, task: str, threads: int, rounds: int) -> dict[str, list[f
 
 
 def compare(task: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Both versions on one task: their seconds, and the ratio over the pairs."""
+    """Compares both versions on one task: their seconds, and the ratio over pairs."""
     found = [
         pair(options.before, task, options.threads, options.rounds)
         for _ in range(options.pairs)
@@ -227,7 +227,7 @@ def compare(task: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+    """Runs the command line."""
     parser = spelled.parser(__doc__, "threads", "dry", rounds=5)
     parser.add_argument("--pairs", type=int, default=7, help="of processes, 6 or more")
     parser.add_argument("--before", type=Path, help="the other checkout's src folder")

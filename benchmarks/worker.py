@@ -1,4 +1,4 @@
-"""One contender in a process of its own, driven over pipes, one line of JSON a message.
+"""One contender in its own process, driven by pipes with one line of JSON a message.
 
 with Worker("openvino", request) as worker:
     worker.load("name", batches)
@@ -25,11 +25,11 @@ import numpy as np
 # (ids [B, T], lengths [B]) of one batch
 Batch = tuple[np.ndarray, np.ndarray]
 REPOSITORY = Path(__file__).resolve().parent.parent
-QUIET_S = 0.3  # other runtimes' threads spin a while after their work
+QUIET_S = 0.3  # threads of other runtimes spin for a while after their work
 
 
 def environment(threads: int, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Variables of a child: the same threads for every runtime, and our modules."""
+    """Returns a child's variables: equal thread counts for all runtimes, and paths."""
     paths = [str(REPOSITORY), *filter(None, sys.path)]
     return {
         **os.environ,
@@ -63,7 +63,7 @@ class Worker:
         self.built = self.ask(side=side, **request)
 
     def ask(self, **message: Any) -> Any:
-        """Send one message and return the answer; RuntimeError if the child failed."""
+        """Sends a message and returns the answer; RuntimeError if the child failed."""
         assert self.process.stdin
         assert self.process.stdout
         try:
@@ -78,7 +78,7 @@ class Worker:
         return answer["value"]
 
     def load(self, name: str, batches: Sequence[Batch]) -> None:
-        """Hand over the batches of one measurement under a name."""
+        """Passes the batches of one measurement under a name."""
         path = str(Path(self.folder.name) / "batches.npz")
         arrays = {}
         for i, (ids, lengths) in enumerate(batches):
@@ -87,11 +87,11 @@ class Worker:
         self.ask(load=name, path=path, count=len(batches))
 
     def outputs(self, name: str) -> np.ndarray:
-        """Logits of all batches, one row a sequence."""
+        """Returns the logits of all batches, one row per sequence."""
         return np.array(self.ask(outputs=name), np.float32)
 
     def run(self, name: str) -> float:
-        """Seconds of all batches, after a silence."""
+        """Returns the seconds of all batches, measured after QUIET_S of idling."""
         time.sleep(QUIET_S)
         return float(self.ask(run=name))
 
@@ -107,21 +107,21 @@ class Worker:
         self.close()
 
     def close(self) -> None:
-        """End the process."""
+        """Ends the process."""
         self.process.kill()
         self.process.communicate()
         self.folder.cleanup()
 
 
 class Child:
-    """The side inside the process: answers messages."""
+    """The side inside the process; it answers messages."""
 
     def __init__(self) -> None:
         self.engine: Any = None
         self.batches: dict[str, list[Any]] = {}
 
     def answer(self, message: dict[str, Any]) -> Any:
-        """What the message asks for."""
+        """Returns the answer to a message."""
         if "side" in message:
             room = message.get("module", "engines")
             engines = importlib.import_module(f"benchmarks.peers.{room}")
@@ -149,7 +149,7 @@ class Child:
 
 
 def main() -> None:
-    """Answer lines of stdin on the real stdout; libraries that print go to stderr."""
+    """Answers lines of stdin on the real stdout; sends library output to stderr."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     if os.environ.get("EA_BENCH_EXPORT"):

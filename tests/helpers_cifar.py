@@ -1,4 +1,4 @@
-"""A tiny net of small images: two chains of two maps, of 8 x 8 and 4 x 4 pixels."""
+"""A tiny net for small images: two chains of two maps, of 8 x 8 and 4 x 4 pixels."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ EVOLVING = ea.attention.Evolving(0.4, 0.7)
 
 
 def tiny(cls: Any = None, dtype: str = "float64", **more: Any) -> Any:
-    """A random model in training mode whose norms are not the identity."""
+    """Returns a random model in training mode whose norms are not the identity."""
     cls = cls or ea.CifarNetForImageClassification
     return helpers_resnet.tiny(cls, TINY, dtype, **more)

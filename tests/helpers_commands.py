@@ -1,4 +1,4 @@
-"""Command lines of tiny training runs, one for each command, and how to run them."""
+"""Command lines of tiny training runs, one for each command, and their runner."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SIZES = {
 
 
 def bert(folder: Path) -> Path:
-    """A tiny BERT with a WordPiece vocabulary, saved."""
+    """Saves a tiny BERT with a WordPiece vocabulary."""
     ea.manual_seed(0)
     config = ea.BertConfig(
         vocab_size=len(VOCAB),
@@ -48,7 +48,7 @@ def bert(folder: Path) -> Path:
 
 
 def own_rows(folder: Path, count: int, seed: int) -> Path:
-    """A csv file of sentences that one word decides."""
+    """Writes a CSV file of sentences whose label depends on one word."""
     random = np.random.default_rng(seed)
     lines = ["sentence,label"]
     for i in range(count):
@@ -60,7 +60,7 @@ def own_rows(folder: Path, count: int, seed: int) -> Path:
 
 
 def glue(folder: Path) -> list[Any]:
-    """``glue`` on data of its own."""
+    """Returns ``glue`` on generated data."""
     return [
         *("glue", "--model_name_or_path", bert(folder / "bert"), "--do_train"),
         *("--do_eval", "--train_file", own_rows(folder, 32, 0)),
@@ -70,7 +70,7 @@ def glue(folder: Path) -> list[Any]:
 
 
 def squad(folder: Path) -> list[Any]:
-    """``squad train`` with a validation file."""
+    """Returns ``squad train`` with a validation file."""
     return [
         *("squad", "train", "--model_name_or_path", folder_of(folder / "base")),
         *("--train_file", write(folder / "train.json", document(12))),
@@ -81,7 +81,7 @@ def squad(folder: Path) -> list[Any]:
 
 
 def translate(folder: Path) -> list[Any]:
-    """``translate train`` with a validation set."""
+    """Returns ``translate train`` with a validation set."""
     pairs = (
         *write_files(folder, "train", sentences(60)),
         *write_files(folder, "val", sentences(8, seed=3)),
@@ -97,7 +97,7 @@ def translate(folder: Path) -> list[Any]:
 
 
 def pretrain(folder: Path) -> list[Any]:
-    """``pretrain`` of a new model; a part of the corpus is held out."""
+    """Returns ``pretrain`` of a new model; a part of the corpus is held out."""
     corpus = write_corpus(folder / "corpus.txt", documents(24))
     return [
         *("pretrain", "--train_file", corpus, "--cache_dir", folder / "cache"),
@@ -109,7 +109,7 @@ def pretrain(folder: Path) -> list[Any]:
 
 
 def image(folder: Path) -> list[Any]:
-    """``image train`` with pictures to test on."""
+    """Returns ``image train`` with pictures to test on."""
     pictures, labels = stripes(24)
     file = folder / "pictures.npz"
     np.savez(file, X=pictures, y=labels)
@@ -121,7 +121,7 @@ def image(folder: Path) -> list[Any]:
 
 
 def graph(folder: Path) -> list[Any]:
-    """``graph train`` on two groups of nodes."""
+    """Returns ``graph train`` on two groups of nodes."""
     rng = np.random.default_rng(0)
     y = np.arange(40) % 2
     pairs = rng.integers(0, 40, (300, 2))
@@ -145,7 +145,7 @@ TINY_NET = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16
 
 
 def textnet(folder: Path) -> list[Any]:
-    """``textnet train`` with a tuning part, on data of its own."""
+    """Returns ``textnet train`` with a tuning part, on generated data."""
     return [
         *("textnet", "train", "--train_file", own_rows(folder, 32, 0)),
         *("--validation_file", own_rows(folder, 12, 1), "--embedding_size", 8),
@@ -167,7 +167,7 @@ ESTIMATORS: dict[str, Callable[[Path], list[Any]]] = {"image": image, "graph": g
 
 
 def runner(capfd: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Runs ``evolving-attention`` in this process: (exit code, stdout, stderr)."""
+    """Returns a runner of ``evolving-attention`` here: (exit code, stdout, stderr)."""
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     monkeypatch.setenv("COLUMNS", "200")
 

@@ -1,4 +1,4 @@
-"""Starting the processes of a distributed run, by mpirun or as torchrun would."""
+"""Starts the processes of a distributed run, by mpirun or as torchrun would."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LAUNCHER_NAMES = (
 
 
 def mpirun() -> str | None:
-    """The mpirun beside this Python (the wheel's), or the system's."""
+    """Returns the mpirun next to this Python (the wheel's), or the system's."""
     beside = Path(sys.executable).with_name("mpirun")
     return str(beside) if beside.exists() else shutil.which("mpirun")
 
@@ -41,7 +41,7 @@ needs_mpi = pytest.mark.skipif(
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process's variables, without those of a launcher."""
+    """Returns this process's variables, without those of a launcher."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHER_NAMES)}
     paths = [str(TESTS.parent / "src"), os.environ.get("PYTHONPATH", "")]
     if importlib.util.find_spec("evolving_attention._core") is not None:
@@ -58,26 +58,26 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port that nobody listens at now."""
+    """Returns a port on which nobody listens now."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return sock.getsockname()[1]
 
 
 class Ended:
-    """How the processes of a run ended."""
+    """Exit codes, output and folder of a finished run."""
 
     def __init__(self, codes: list[int], text: str, folder: Path) -> None:
         self.codes, self.text, self.folder = codes, text, folder
 
     def results(self, job: int = 0) -> list[dict[str, Any]]:
-        """What the ranks wrote about a job, by rank."""
+        """Returns what the ranks wrote about a job, by rank."""
         files = sorted(self.folder.glob(f"result-{job}-*.json"))
         return [json.loads(file.read_text()) for file in files]
 
 
 def by_mpi(count: int, *words: str, timeout: float = 90) -> tuple[int, str]:
-    """(exit code, what was printed) of ``mpirun -n COUNT python WORDS``."""
+    """Runs ``mpirun -n COUNT python WORDS``; returns (exit code, output)."""
     command = [str(mpirun()), "--oversubscribe", "-n", str(count), sys.executable]
     done = subprocess.run(
         [*command, *words],
@@ -96,10 +96,10 @@ def by_ranks(
     timeout: float = 90,
     variables: Callable[[int], dict[str, str]] = lambda rank: {},
 ) -> tuple[list[int], str]:
-    """The same by variables as torchrun sets them, and others by rank.
+    """Runs the same with torchrun's variables, and others by rank.
 
     Returns:
-        the exit codes by rank, and what was printed.
+        the exit codes by rank, and the output.
     """
     port = str(free_port())
     started = [
@@ -135,7 +135,7 @@ def run(
     timeout: float = 90,
     variables: Callable[[int], dict[str, str]] = lambda rank: {},
 ) -> Ended:
-    """The jobs of tests/distributed_run.py in ``count`` processes."""
+    """Runs the jobs of tests/distributed_run.py in ``count`` processes."""
     words = [str(PROGRAM), str(folder), *map(json.dumps, jobs)]
     folder.mkdir(parents=True, exist_ok=True)
     if how == "mpi":
@@ -146,7 +146,7 @@ def run(
 
 
 def alone(folder: Path, *jobs: dict[str, Any], timeout: float = 90) -> Ended:
-    """The same jobs in one process."""
+    """Runs the same jobs in one process."""
     folder.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
         [sys.executable, str(PROGRAM), str(folder), *map(json.dumps, jobs)],
@@ -160,7 +160,7 @@ def alone(folder: Path, *jobs: dict[str, Any], timeout: float = 90) -> Ended:
 
 
 def python(text: str, **variables: str) -> str:
-    """What a program prints."""
+    """Returns the output of a program."""
     done = subprocess.run(
         [sys.executable, "-c", text],
         env=environment(**variables),

@@ -1,8 +1,8 @@
 """A model of three tensors on the core, with the interface the Trainer relies on.
 
-The model averages word vectors, drops some features out and classifies: enough for
-every part of the training loop to matter (dropout, biases, accumulation, resume), and
-far quicker than a transformer.
+The model averages word vectors, applies dropout to the features and classifies: enough
+for every part of the training loop to matter (dropout, biases, accumulation, resume),
+and far faster than a transformer.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class FakeModel:
 
     Attributes:
         calls: number of forward passes, for tests.
-        memory_limit: rows a batch may have before OutOfMemory, for tests.
-        bad_gradient: what the gradient of W is to hold, for tests; None: the true one.
+        memory_limit: largest number of rows in a batch before OutOfMemory, for tests.
+        bad_gradient: value forced into the gradient of W, for tests; None: no change.
     """
 
     dtype = "float32"
@@ -124,7 +124,7 @@ class FakeModel:
         return F.cross_entropy(logits, labels, smoothing)
 
     def _nothing(self, weight: _core.Tensor, gradient: float) -> _core.Tensor:
-        """0, with an infinite gradient; the gradient is NaN if it is to be."""
+        """Returns 0 with an infinite gradient; NaN if ``gradient`` is NaN."""
         zeros = weight - np.asarray(weight)
         signs = (1, -1) if np.isnan(gradient) else (np.sign(gradient),)
         huge = [zeros * 3e38 * (float(sign) * 3e38) for sign in signs]
@@ -134,7 +134,7 @@ class FakeModel:
 def make_rows(
     count: int = 40, vocab: int = 30, seed: int = 1, regression: bool = False
 ) -> list[dict[str, Any]]:
-    """Rows of 2 to 9 ids whose label says whether low ids prevail."""
+    """Returns rows of 2 to 9 ids; the label says whether low ids are the majority."""
     random = np.random.default_rng(seed)
     rows = []
     for _ in range(count):
@@ -146,18 +146,18 @@ def make_rows(
 
 
 def accuracy(pair: Any) -> dict[str, float]:
-    """compute_metrics: share of rows whose largest logit is the label's."""
+    """compute_metrics: share of rows whose largest logit is that of the label."""
     return {"accuracy": float((pair.predictions.argmax(1) == pair.label_ids).mean())}
 
 
 def digest(model: FakeModel) -> str:
-    """sha256 of all weights."""
+    """Returns the SHA-256 of all weights."""
     joined = b"".join(np.asarray(p).tobytes() for p in model.parameters())
     return hashlib.sha256(joined).hexdigest()
 
 
 def make_trainer(folder: Path, model: FakeModel | None = None, **options: Any) -> Any:
-    """A Trainer on 40 rows; keywords of Trainer and of TrainingArguments, mixed."""
+    """Returns a Trainer on 40 rows; takes options of Trainer and TrainingArguments."""
     from evolving_attention.training import Trainer, TrainingArguments
 
     names = ("callbacks", "compute_metrics", "data_collator", "processing_class")

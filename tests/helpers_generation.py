@@ -1,4 +1,4 @@
-"""Encoder-decoders that have learnt a little, and searches written by definition."""
+"""Briefly trained encoder-decoders, and searches written by definition."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from helpers_transformer import Pairs, tiny
 import evolving_attention as ea
 
 END = 2
-LENGTHS = (9, 5, 1, 14, 2, 12)  # of the sources
+LENGTHS = (9, 5, 1, 14, 2, 12)  # source lengths
 
 
 @functools.cache
 def _trained(variant: str) -> Any:
-    """A model that has begun to sort: its targets differ and end by themselves."""
+    """Returns a model that has begun to sort: targets differ and end on their own."""
     model = tiny(variant)
     optimizer = ea.optim.AdamW(model.parameters(), lr=1e-2)
     rng = np.random.default_rng(0)
@@ -31,24 +31,24 @@ def _trained(variant: str) -> Any:
 
 
 def trained(variant: str = "evolving", dtype: str = "float32") -> Any:
-    """A copy of the trained model."""
+    """Returns a copy of the trained model."""
     return _trained(variant).copy(dtype).eval()
 
 
 def sources(lengths: tuple[int, ...] = LENGTHS, seed: int = 3) -> list[np.ndarray]:
-    """Rows of tokens as in training."""
+    """Returns rows of tokens as in training."""
     rng = np.random.default_rng(seed)
     return [rng.integers(3, 12, n) for n in lengths]
 
 
 def padded(rows: list[np.ndarray], extra: int = 0, left: bool = False) -> Any:
-    """The rows as ``input_ids`` and ``attention_mask``."""
+    """Returns the rows as ``input_ids`` and ``attention_mask``."""
     given = Pairs(rows, rows).padded(extra, left)
     return {key: given[key] for key in ("input_ids", "attention_mask")}
 
 
 def log_probabilities(model: Any, row: np.ndarray, targets: Any) -> np.ndarray:
-    """float64 [targets, T, V] of the token after each; by whole forward passes."""
+    """Returns float64 [targets, T, V] of the next token, by whole forward passes."""
     targets = np.asarray(targets)
     with ea.no_grad():
         logits = model(
@@ -60,7 +60,7 @@ def log_probabilities(model: Any, row: np.ndarray, targets: Any) -> np.ndarray:
 
 
 def greedy(model: Any, row: np.ndarray, limit: int, start: int = 1) -> list[int]:
-    """The definition: the whole target again for every token."""
+    """Searches by definition: the whole target is computed again for every token."""
     target = [start]
     while len(target) <= limit and (len(target) == 1 or target[-1] != END):
         target.append(int(log_probabilities(model, row, [target])[0, -1].argmax()))
@@ -76,7 +76,7 @@ def beams(
     early_stopping: bool | str = False,
     divisor: Callable[[int], float] = float,
 ) -> list[tuple[float, list[int]]]:
-    """(score, target) of one source, best first: beam search in plain Python.
+    """Returns (score, target) of one source, best first: beam search in plain Python.
 
     Scores are divided by divisor(n)^length_penalty for n tokens.
     """

@@ -1,13 +1,13 @@
-"""Golden outputs of saved models: what they compute must stay what it was.
+"""Golden outputs of saved models: their results must not change.
 
-``tests/golden`` holds folders that ``save_pretrained`` wrote, with bfloat16 weights,
-which every element type holds exactly. Beside the weights of each stands
-``expected.json``: what the model computed in float64 without dropout.
+``tests/golden`` holds folders written by ``save_pretrained``, with bfloat16 weights,
+which every element type represents exactly. Next to the weights is ``expected.json``:
+the model's results in float64 without dropout.
 
     python tests/helpers_golden.py bits FILE    hash the bits of all outputs
     python tests/helpers_golden.py write        draw and record cases without a folder
 
-The hashes differ between machines: compare those of two versions on one.
+The hashes differ between machines: compare two versions on the same machine.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SERIES_SIZES = {
 @ea.attention.register("golden_gate")
 @dataclass(frozen=True)
 class GoldenGate(ea.attention.CustomEvolve):
-    """A kind written in Python: I = M + gate S, and the softmax reads ReLU(I) + S."""
+    """A kind written in Python: I = M + gate S; the softmax reads ReLU(I) + S."""
 
     start: float = 0.5
 
@@ -121,7 +121,7 @@ def load(case: str, dtype: str) -> Any:
 
 
 def inputs_of(case: str, model: Any) -> tuple[dict[str, Any], dict[str, Any], Any]:
-    """One batch with its labels, packed and padded, and where the padded is valid."""
+    """Returns a labelled batch, packed and padded, and the mask of the padded one."""
     extra = 0 if case.startswith("series") else 2
     if case.startswith("series"):
         batch = helpers_series.draw()
@@ -145,9 +145,9 @@ def inputs_of(case: str, model: Any) -> tuple[dict[str, Any], dict[str, Any], An
 
 
 def passes(case: str, model: Any) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-    """(how it was called, arrays by name) of every call that is recorded.
+    """Yields (name of the call, arrays by name) of every recorded call.
 
-    All hold the same numbers: rows of padding are left out of what they return.
+    All calls give the same numbers: padding rows are removed from their results.
     """
     packed, padded, valid = inputs_of(case, model)
     start = {name: value.copy() for name, value in model.state_dict().items()}
@@ -164,7 +164,7 @@ def passes(case: str, model: Any) -> Iterator[tuple[str, dict[str, np.ndarray]]]
 def _trained(
     model: Any, start: dict[str, Any], inputs: dict[str, Any], valid: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Outputs, gradients and running statistics of one step of training."""
+    """Returns outputs, gradients and running statistics of one training step."""
     model.load_state_dict(start)
     out, gradients = helpers_models.run(model.train(), **inputs)
     longest = int(valid.sum(1).max())
@@ -179,13 +179,13 @@ def _trained(
 
 
 def recorded(name: str, value: np.ndarray) -> np.ndarray:
-    """What of an output stands in expected.json: all of losses and small logits."""
+    """Returns the content of expected.json: small outputs whole, else a digest."""
     wide = value.astype(np.float64)
     return wide if _is_whole(name, value) else digest(wide)
 
 
 def scale_of(name: str, value: np.ndarray) -> float:
-    """What an error of :func:`recorded` is to be measured by."""
+    """Returns the scale for errors of :func:`recorded`."""
     wide = value.astype(np.float64)
     return float(np.abs(wide).max() if _is_whole(name, value) else np.linalg.norm(wide))
 
@@ -195,7 +195,7 @@ def _is_whole(name: str, value: np.ndarray) -> bool:
 
 
 def digest(array: np.ndarray) -> np.ndarray:
-    """The norm and two projections: an array that has these has hardly changed.
+    """Returns the norm and two projections; they (nearly) identify the array.
 
     The directions are drawn from raw bits, so they do not depend on NumPy's version.
     """
@@ -210,7 +210,7 @@ def expected(case: str) -> dict[str, Any]:
 
 
 def write() -> None:
-    """Draw and record the cases whose folders are not there."""
+    """Draws and records the cases that have no folder."""
     for case, (name, options) in CASES.items():
         if (GOLDEN / case).exists():
             continue
@@ -231,7 +231,7 @@ def write() -> None:
 
 
 def _stir(model: Any) -> None:
-    """Draw weights that no batch norm enlarges, and running statistics to read."""
+    """Draws weights that no batch norm enlarges, and running statistics to read."""
     rng = np.random.default_rng(3)
     for _, tensor in model.named_parameters():
         if tensor.ndim > 1:
@@ -241,7 +241,7 @@ def _stir(model: Any) -> None:
 
 
 def bits() -> dict[str, str]:
-    """A hash of every output of every case, element type and call."""
+    """Returns a hash of every output of every case, element type and call."""
     return {
         f"{case} {dtype} {call} {name}": hashlib.sha256(
             f"{value.dtype} {value.shape}".encode() + value.tobytes()

@@ -1,4 +1,4 @@
-"""Where a GPU is, and why not; arrays of tensors that lie anywhere."""
+"""Finds a GPU or the reason why there is none; copies tensors of any device."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 import evolving_attention as ea
 from evolving_attention import _core
 
-PRETENDED = ("fake device", "emulated GPU")  # of tests/fake_device and tests/cuda_host
+PRETENDED = ("fake device", "emulated GPU")  # tests/fake_device, tests/cuda_host
 
 
 def why_no_gpu() -> str:
-    """Empty where ``device="cuda"`` is a GPU, or EA_TEST_PRETENDED=1 takes another."""
+    """Returns why no GPU can be used; "" for a GPU, or with EA_TEST_PRETENDED=1."""
     found = [what for name, what in ea.devices().items() if name != "cpu"]
     if not found:
         return "no GPU: " + "; ".join(_core.unusable_devices().values())
@@ -26,7 +26,7 @@ def why_no_gpu() -> str:
 
 
 def last_cuda_device() -> str:
-    """The last GPU, emulated or not; leaves out a module that asks where none is."""
+    """Returns the last GPU, emulated or not; skips the calling module without one."""
     if len(ea.devices()) == 1 or ("copy", "cuda") not in {
         (kernel, one) for kernel, one, _ in _core.kernel_entries("cuda")
     }:
@@ -35,10 +35,10 @@ def last_cuda_device() -> str:
 
 
 def array(tensor: Any) -> np.ndarray:
-    """A copy on the host, in the tensor's own type."""
+    """Returns a copy on the host, in the tensor's own type."""
     return np.array(np.asarray(tensor.to("cpu")))
 
 
 def bits(tensors: Any) -> list[bytes]:
-    """The bytes of each tensor."""
+    """Returns the bytes of each tensor."""
     return [array(t).tobytes() for t in tensors]

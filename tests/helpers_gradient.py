@@ -8,7 +8,7 @@ import evolving_attention as ea
 
 
 def check_gradient(function, *arrays, step=1e-6):
-    """The gradient of sum(c * function(...)) equals central differences in float64."""
+    """Checks the gradient of sum(c * function(...)) by float64 central differences."""
     rng = np.random.default_rng(11)
     leaves = [ea.Tensor(a, dtype="float64", requires_grad=True) for a in arrays]
     out = function(*leaves)

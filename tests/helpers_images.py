@@ -1,4 +1,4 @@
-"""Tiny models of images and batches for the contract tests."""
+"""Tiny image models and batches for the contract tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZES = {
     "num_hidden_layers": 3,
     "num_attention_heads": 2,
     "intermediate_size": 20,
-    "initializer_range": 0.3,  # maps with something in them
+    "initializer_range": 0.3,  # maps that are not uniform
 }
 LAYERS, HEADS, WIDTH, PATCHES = 3, 2, 16, 8
 EVOLVING = ea.attention.Evolving(0.3, 0.4)
@@ -53,7 +53,7 @@ def tiny(
     seed: int = 1,
     **options: Any,
 ) -> Any:
-    """A random model of class ``name`` in training mode, all its biases not zero."""
+    """Returns a random model of class ``name`` in training mode; no bias is zero."""
     cls = VITS[name]
     given = {"attention": EVOLVING, "num_labels": 3, **DROPOUT}
     ea.manual_seed(seed)
@@ -67,13 +67,13 @@ def tiny(
 
 
 def draw(count: int = 4, seed: int = 0, size: tuple[int, int] = (8, 12)) -> np.ndarray:
-    """Random images [count, 2, height, width], float32."""
+    """Returns random images [count, 2, height, width], float32."""
     rng = np.random.default_rng(seed)
     return rng.normal(size=(count, SIZES["num_channels"], *size)).astype(np.float32)
 
 
 def inputs_for(model: Any, count: int = 4, seed: int = 0) -> dict[str, Any]:
-    """Images, with the labels that the head takes."""
+    """Returns images, with the labels that the head takes."""
     given: dict[str, Any] = {"pixel_values": draw(count, seed)}
     if model.head == "image_classification":
         rng = np.random.default_rng(seed)

@@ -21,7 +21,7 @@ SIZES = {
     "num_attention_heads": 3,
     "intermediate_size": 36,
     "max_position_embeddings": 40,
-    "initializer_range": 0.3,  # maps with something in them
+    "initializer_range": 0.3,  # maps that are not uniform
 }
 PAD = {"bert": 0, "roberta": 1}
 MODELS = {
@@ -56,7 +56,7 @@ def tiny(
     seed: int = 1,
     **options: Any,
 ) -> Any:
-    """A random model of class ``name`` in training mode, all its biases not zero."""
+    """Returns a random model of class ``name`` in training mode; no bias is zero."""
     cls = MODELS[name]
     config = cls.config_class(attention=attention, **{**SIZES, **options})
     ea.manual_seed(seed)
@@ -71,7 +71,7 @@ def tiny(
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """Sequences of different lengths, to be handed over packed or padded."""
+    """Sequences of different lengths, passed packed or padded."""
 
     ids: list[np.ndarray]
     types: list[np.ndarray]
@@ -82,7 +82,7 @@ class Batch:
         return [len(row) for row in self.ids]
 
     def packed(self) -> dict[str, np.ndarray]:
-        """One row of all tokens, with offsets."""
+        """Returns one row of all tokens, with offsets."""
         return {
             "input_ids": np.concatenate(self.ids),
             "token_type_ids": np.concatenate(self.types),
@@ -90,7 +90,7 @@ class Batch:
         }
 
     def padded(self, extra: int = 0, left: bool = False) -> dict[str, np.ndarray]:
-        """[B, T] arrays with a mask; ``left`` puts the padding in front.
+        """Returns [B, T] arrays with a mask; ``left`` puts the padding in front.
 
         Positions are counted from the first token, so they are given where the
         architecture would count columns.
@@ -114,7 +114,7 @@ class Batch:
         return out
 
     def valid(self, extra: int = 0, left: bool = False) -> np.ndarray:
-        """Bool [B, T]: where the tokens are in :meth:`padded`."""
+        """Returns bool [B, T]: the positions of tokens in :meth:`padded`."""
         return self.padded(extra, left)["attention_mask"].astype(bool)
 
 
@@ -124,7 +124,7 @@ def draw(
     seed: int = 0,
     types: int | None = None,
 ) -> Batch:
-    """Random sequences without padding ids."""
+    """Returns random sequences without padding ids."""
     rng = np.random.default_rng(seed)
     kinds = types or (2 if architecture == "bert" else 1)
     ids = [rng.integers(3, SIZES["vocab_size"], n) for n in lengths]
@@ -132,9 +132,9 @@ def draw(
 
 
 def labels_for(model: Any, batch: Batch, seed: int = 0) -> np.ndarray | None:
-    """Labels that suit the head: None, one per sequence, or one per packed token.
+    """Returns labels for the head: None, one per sequence, or one per packed token.
 
-    Of multiple choice one for all sequences: they are the choices of one question.
+    Multiple choice has one label: the sequences are the choices of one question.
     """
     rng = np.random.default_rng(seed)
     if model.head in ("base", "question_answering"):
@@ -152,7 +152,7 @@ def labels_for(model: Any, batch: Batch, seed: int = 0) -> np.ndarray | None:
 
 
 def targets_for(model: Any, batch: Batch, seed: int = 0) -> dict[str, np.ndarray]:
-    """The targets of the head's loss, by name, for packed input."""
+    """Returns the targets of the head's loss, by name, for packed input."""
     labels = labels_for(model, batch, seed)
     found = {} if labels is None else {"labels": labels}
     if model.head == "pretraining":
@@ -167,7 +167,7 @@ def targets_for(model: Any, batch: Batch, seed: int = 0) -> dict[str, np.ndarray
 def padded_targets(
     model: Any, batch: Batch, extra: int = 0, left: bool = False
 ) -> dict[str, np.ndarray]:
-    """The same for :meth:`Batch.padded`."""
+    """Returns the targets for :meth:`Batch.padded`."""
     found, valid = targets_for(model, batch), batch.valid(extra, left)
     if "labels" in found and len(found["labels"]) == sum(batch.lengths):
         found["labels"] = pad_labels(found["labels"], valid)
@@ -176,35 +176,35 @@ def padded_targets(
 
 
 def architecture(name: str) -> str:
-    """The model_type of a class of ``MODELS``."""
+    """Returns the model_type of a class of ``MODELS``."""
     return MODELS[name].config_class.model_type
 
 
 def batch_for(
     name: str, lengths: tuple[int, ...] = (5, 9, 1, 6), seed: int = 0
 ) -> Batch:
-    """A batch for the class ``name``."""
+    """Returns a batch for the class ``name``."""
     return draw(lengths, architecture(name), seed)
 
 
 def inputs_for(model: Any, batch: Batch) -> dict[str, Any]:
-    """Packed inputs with the labels that the head takes."""
+    """Returns packed inputs with the labels that the head takes."""
     return {**batch.packed(), **targets_for(model, batch)}
 
 
 def pad_labels(labels: np.ndarray, valid: np.ndarray) -> np.ndarray:
-    """Packed token labels in [B, T], -100 outside."""
+    """Returns packed token labels as [B, T], -100 outside."""
     out = np.full(valid.shape, -100)
     out[valid] = labels
     return out
 
 
 def arrays_of(out: Any) -> dict[str, Any]:
-    """An output's arrays by name; lists of layers become ``name.index``."""
+    """Returns an output's arrays by name; lists of layers become ``name.index``."""
     arrays = {}
     for name in out:
         value = out[name]
-        if isinstance(value, tuple):  # one for each layer, None: not asked for
+        if isinstance(value, tuple):  # one per layer; None if not requested
             kept = {i: v for i, v in enumerate(value) if v is not None}
             arrays |= {f"{name}.{i}": host_array(v) for i, v in kept.items()}
         else:
@@ -213,7 +213,7 @@ def arrays_of(out: Any) -> dict[str, Any]:
 
 
 def gradients(model: Any) -> dict[str, np.ndarray]:
-    """Name to a copy of the gradient; parameters without one are left out."""
+    """Returns copies of the gradients by name, without parameters that have none."""
     return {
         name: np.array(host_array(tensor.grad))
         for name, tensor in model.named_parameters()
@@ -222,7 +222,7 @@ def gradients(model: Any) -> dict[str, np.ndarray]:
 
 
 def run(model: Any, **inputs: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Forward and backward: arrays of the output, and gradients of the parameters."""
+    """Runs forward and backward; returns output arrays and parameter gradients."""
     model.zero_grad()
     out = model(**inputs)
     loss = out.loss
@@ -241,9 +241,9 @@ def run(model: Any, **inputs: Any) -> tuple[dict[str, Any], dict[str, np.ndarray
 def assert_gradients_are_slopes(
     model: Any, inputs: dict[str, Any], step: float = 1e-6, **bounds: float
 ) -> None:
-    """Each parameter's gradient, along a random direction, by central differences.
+    """Checks each parameter's gradient along a random direction by central differences.
 
-    Running statistics may move: they do not matter to the loss of training.
+    Running statistics may move: the training loss does not depend on them.
     """
     _, found = run(model, **inputs)
     rng = np.random.default_rng(5)
@@ -262,7 +262,7 @@ def assert_gradients_are_slopes(
 
 
 def copy_parameters(source: Any, target: Any) -> None:
-    """Overwrite the parameters of ``target`` that ``source`` has."""
+    """Overwrites the parameters of ``target`` that ``source`` has."""
     held = dict(source.named_parameters())
     for name, tensor in target.named_parameters():
         if name in held:
@@ -270,7 +270,7 @@ def copy_parameters(source: Any, target: Any) -> None:
 
 
 def assert_same_bits(first: dict[str, Any], second: dict[str, Any]) -> None:
-    """Two dicts of arrays are equal in names, types and every bit."""
+    """Checks that two dicts of arrays are equal in names, types and every bit."""
     assert first.keys() == second.keys()
     for name, value in first.items():
         other = second[name]
@@ -280,7 +280,7 @@ def assert_same_bits(first: dict[str, Any], second: dict[str, Any]) -> None:
 
 
 def _values(option: dict[str, Any]) -> list[Any]:
-    """A few values of a declared option, the default first."""
+    """Returns a few values of a declared option, the default first."""
     default, low, high = option["default"], option["low"], option["high"]
     if option["type"] == "float":
         values = [low + 0.3 * (high - low), high, low]
@@ -297,7 +297,7 @@ def _values(option: dict[str, Any]) -> list[Any]:
 
 
 def settings(kind: str) -> Iterator[dict[str, Any]]:
-    """Configs of a kind: the first values, then each option varied by itself."""
+    """Yields configs of a kind: the first values, then each option varied alone."""
     options = _core.attention_kinds()["evolve"][kind]["options"]
     first = {o["name"]: _values(o)[0] for o in options}
     yield {"kind": kind, **first}
@@ -307,13 +307,13 @@ def settings(kind: str) -> Iterator[dict[str, Any]]:
 
 
 def all_settings() -> list[Any]:
-    """Settings of every kind of the core, with readable test ids."""
+    """Returns settings of every kind of the core, with readable test ids."""
     kinds = _core.attention_kinds()["evolve"]
     found = itertools.chain.from_iterable(settings(kind) for kind in kinds)
     return [pytest.param(s, id=setting_id(s)) for s in found]
 
 
 def setting_id(setting: dict[str, Any]) -> str:
-    """``evolving-alpha=0.3-…``."""
+    """Returns an id such as ``evolving-alpha=0.3-…``."""
     rest = (f"{k}={v}" for k, v in setting.items() if k != "kind")
     return "-".join([setting["kind"], *rest])

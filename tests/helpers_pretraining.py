@@ -1,4 +1,4 @@
-"""A corpus of our own, a tokenizer with its words, and commands that train on it."""
+"""A generated corpus, a tokenizer with its words, and commands that train on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIZES: dict[str, Any] = {
 
 
 def documents(count: int, sentences: int = 6, seed: int = 0) -> list[list[str]]:
-    """Documents of up to so many sentences; each keeps to one place."""
+    """Returns documents of up to ``sentences`` sentences; each mentions one place."""
     random = np.random.default_rng(seed)
     found = []
     for _ in range(count):
@@ -37,20 +37,20 @@ def documents(count: int, sentences: int = 6, seed: int = 0) -> list[list[str]]:
 
 
 def write(path: Path, texts: list[list[str]]) -> Path:
-    """The documents as a text file."""
+    """Writes the documents as a text file."""
     path.write_text("\n\n".join("\n".join(lines) for lines in texts) + "\n")
     return path
 
 
 def tokenizer(texts: list[list[str]], size: int = 120) -> Any:
-    """A WordPiece tokenizer of these documents."""
+    """Returns a WordPiece tokenizer of these documents."""
     return train_wordpiece((line for lines in texts for line in lines), size)
 
 
 def dataset(
     folder: Path, count: int = 12, texts: list[list[str]] | None = None, **options: Any
 ) -> Any:
-    """The rows of a corpus of so many documents, and its tokenizer."""
+    """Returns the rows of a corpus of ``count`` documents, and its tokenizer."""
     texts = texts or documents(count)
     words = tokenizer(texts)
     rows = ea.pretraining.PretrainingDataset.from_files(

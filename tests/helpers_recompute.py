@@ -20,16 +20,16 @@ def calls(kernel: str) -> int:
 
 
 def softmaxes() -> int:
-    """How many layers were run, forward or in evaluation."""
+    """Returns the number of layers run so far, in training or evaluation."""
     return calls("fused_attention_forward") + calls("softmax_forward")
 
 
 def both(run: Callable[[bool], dict[str, Any]], again: int | None = None) -> None:
-    """``run`` gives the same bits and generator with and without recomputation.
+    """Checks that ``run`` gives equal bits and generator states with recomputation.
 
     Args:
         run: called with whether to recompute.
-        again: how many layers the run with it computes more; None: any number.
+        again: additional layers that recomputation runs; None: any number.
     """
     found, states, layers = [], [], []
     for on in (False, True):
@@ -62,7 +62,7 @@ def inputs_of(model: Any, padded: bool = False, **asked: bool) -> dict[str, Any]
 
 
 def total(out: Any) -> Any:
-    """A loss in which every output takes part, those of the layers included."""
+    """Returns a loss that depends on every output, including those of the layers."""
     parts = [] if out.loss is None else [out.loss]
     for name in ("pooler_output", "last_hidden_state", *ASKED):
         value = getattr(out, name)
@@ -75,7 +75,7 @@ def total(out: Any) -> Any:
 
 
 def trained(model: Any, passes: int = 2, **inputs: Any) -> dict[str, Any]:
-    """Outputs of passes whose gradients add up, and these gradients."""
+    """Returns outputs of ``passes`` passes, and their accumulated gradients."""
     found: dict[str, Any] = {}
     for i in range(passes):
         out = model(**inputs)

@@ -37,7 +37,7 @@ SIZES: dict[str, dict[str, Any]] = {
 HEADS = {"num_attention_heads": 2, "min_head_key_width": 0, "image_size": 32}
 RATIOS = {"key_ratio": 0.5, "value_ratio": 0.25}
 AUGMENTED: dict[str, dict[str, Any]] = {
-    # a chain over the maps of the second and third stage, 4 x 4 of 8 x 8 and 4 x 4
+    # a chain over the maps of the second and third stages: 4 x 4 of 8 x 8, and 4 x 4
     "basic": {
         **BASIC,
         **HEADS,
@@ -65,7 +65,7 @@ def tiny(
     dtype: str = "float64",
     **more: Any,
 ) -> Any:
-    """A random model in training mode whose norms are not the identity."""
+    """Returns a random model in training mode whose norms are not the identity."""
     cls = cls or ea.ResNetForImageClassification
     sizes = SIZES["basic"] if sizes is None else sizes
     ea.manual_seed(3)
@@ -82,5 +82,5 @@ def tiny(
 
 
 def draw(count: int = 2, size: tuple[int, int] = (32, 32), seed: int = 0) -> np.ndarray:
-    """Random images [count, 3, height, width]."""
+    """Returns random images [count, 3, height, width]."""
     return np.random.default_rng(seed).normal(size=(count, 3, *size))

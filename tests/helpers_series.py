@@ -57,7 +57,7 @@ def tiny(
     seed: int = 1,
     **options: Any,
 ) -> Any:
-    """A random model of class ``name`` in training mode, all its biases not zero."""
+    """Returns a random model of class ``name`` in training mode; no bias is zero."""
     cls = SERIES[name]
     given = {"attention": EVOLVING, "num_labels": 3, "num_targets": 2}
     ea.manual_seed(seed)
@@ -72,7 +72,7 @@ def tiny(
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """Series of different lengths, to be handed over packed or padded."""
+    """Series of different lengths, passed packed or padded."""
 
     rows: list[np.ndarray]
 
@@ -81,14 +81,14 @@ class Batch:
         return [len(row) for row in self.rows]
 
     def packed(self) -> dict[str, np.ndarray]:
-        """All steps, with offsets."""
+        """Returns all steps, with offsets."""
         return {
             "values": np.concatenate(self.rows),
             "sequence_offsets": np.cumsum([0, *self.lengths]),
         }
 
     def padded(self, extra: int = 0, filler: float = np.nan) -> dict[str, np.ndarray]:
-        """[n, length, channels] with lengths; the padding is ``filler``."""
+        """Returns [n, length, channels] with lengths; the padding is ``filler``."""
         width = max(self.lengths) + extra
         values = np.full((len(self.rows), width, SIZES["channels"]), filler)
         for i, row in enumerate(self.rows):
@@ -96,19 +96,19 @@ class Batch:
         return {"values": values, "lengths": np.array(self.lengths)}
 
     def valid(self, extra: int = 0) -> np.ndarray:
-        """Bool [n, length]: where the steps are in :meth:`padded`."""
+        """Returns bool [n, length]: the positions of steps in :meth:`padded`."""
         width = max(self.lengths) + extra
         return np.arange(width) < np.array(self.lengths)[:, None]
 
 
 def draw(lengths: tuple[int, ...] = LENGTHS, seed: int = 0) -> Batch:
-    """Random series."""
+    """Returns random series."""
     rng = np.random.default_rng(seed)
     return Batch([rng.normal(size=(n, SIZES["channels"])) for n in lengths])
 
 
 def targets_for(model: Any, batch: Batch, seed: int = 0) -> dict[str, np.ndarray]:
-    """What the head learns from: labels, values, or masked cells (packed)."""
+    """Returns the head's targets: labels, values, or masked cells (packed)."""
     rng = np.random.default_rng(seed)
     n = len(batch.rows)
     if model.head == "classification":
@@ -122,7 +122,7 @@ def targets_for(model: Any, batch: Batch, seed: int = 0) -> dict[str, np.ndarray
 
 
 def pad_masked(inputs: dict[str, Any], valid: np.ndarray) -> dict[str, Any]:
-    """``masked`` of packed input for padded input; the padding is masked too."""
+    """Converts packed ``masked`` for padded input; the padding is masked too."""
     if "masked" in inputs:
         masked = np.ones((*valid.shape, SIZES["channels"]), bool)
         masked[valid] = inputs["masked"]

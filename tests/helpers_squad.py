@@ -1,4 +1,4 @@
-"""Questions of our own in SQuAD's form, and a tiny model with their vocabulary."""
+"""Generated questions in SQuAD's format, and a tiny model with their vocabulary."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ SIZES = {
 
 
 def paragraph(random: Any, things: int) -> tuple[str, dict[str, str]]:
-    """A context that says the colours of so many things, and the colours."""
+    """Returns a context that states the colours of ``things``, and the colours."""
     chosen = random.choice(THINGS, things, replace=False)
     colours = {thing: str(random.choice(COLOURS)) for thing in map(str, chosen)}
     return " ".join(f"The {t} is {c}." for t, c in colours.items()), colours
 
 
 def document(count: int = 8, seed: int = 0, unanswerable: bool = False) -> Any:
-    """A file of SQuAD with ``count`` contexts and two questions about each."""
+    """Returns SQuAD content of ``count`` contexts, with two questions about each."""
     random = np.random.default_rng(seed)
     paragraphs = []
     for i in range(count):
@@ -57,18 +57,18 @@ def document(count: int = 8, seed: int = 0, unanswerable: bool = False) -> Any:
 
 
 def write(path: Path, content: Any) -> Path:
-    """The content as a JSON file."""
+    """Writes the content as a JSON file."""
     path.write_text(json.dumps(content))
     return path
 
 
 def questions(folder: Path, **options: Any) -> Any:
-    """The questions of :func:`document`, read from a file."""
+    """Returns the questions of :func:`document`, read from a file."""
     return ea.squad.load(write(folder / "questions.json", document(**options)))
 
 
 def tokenizer(folder: Path) -> Any:
-    """A WordPiece tokenizer of BERT with :data:`VOCAB`."""
+    """Returns a WordPiece tokenizer of BERT with :data:`VOCAB`."""
     (folder / "vocab.txt").write_text("\n".join(VOCAB))
     config = {"model_type": "bert", "max_position_embeddings": 64}
     (folder / "config.json").write_text(json.dumps(config))
@@ -76,14 +76,14 @@ def tokenizer(folder: Path) -> Any:
 
 
 def model(name: str = "BertForQuestionAnswering", **options: Any) -> Any:
-    """A tiny model with that vocabulary."""
+    """Returns a tiny model with that vocabulary."""
     ea.manual_seed(3)
     config = ea.BertConfig(vocab_size=len(VOCAB), **{**SIZES, **options})
     return getattr(ea, name)(config)
 
 
 def folder_of(path: Path, name: str = "BertModel", **options: Any) -> Path:
-    """A folder with a tiny model and its tokenizer."""
+    """Writes a folder with a tiny model and its tokenizer."""
     path.mkdir(parents=True, exist_ok=True)
     model(name, **options).save_pretrained(path)
     (path / "vocab.txt").write_text("\n".join(VOCAB))

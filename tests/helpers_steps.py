@@ -1,4 +1,4 @@
-"""Steps of training that wait for no device, and how far devices may differ in them."""
+"""Training steps that do not synchronise, and tolerances between devices."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ STEPS = 3
 def three_steps(
     model: Any, optimizer: Any, inputs: Mapping[str, Any], max_norm: float
 ) -> dict[str, Any]:
-    """``log``, a row of loss, norm and whether it was finite per step, and the weights.
+    """Returns weights and ``log``: a row (loss, norm, finite) for each step.
 
-    Nothing but the look at the log waits for the device.
+    The host synchronises only when it reads the log.
     """
     log = _core.StepLog()
     ea.manual_seed(5)
@@ -39,6 +39,6 @@ def three_steps(
 def assert_same_course(
     ours: np.ndarray, theirs: np.ndarray, of_loss: float, of_norm: float
 ) -> None:
-    """Losses and norms of two logs are the same up to these relative differences."""
+    """Checks that losses and norms of two logs agree within relative tolerances."""
     np.testing.assert_allclose(ours[:, 0], theirs[:, 0], rtol=of_loss)
     np.testing.assert_allclose(ours[:, 1], theirs[:, 1], rtol=of_norm)

@@ -54,7 +54,7 @@ def tiny(
     seed: int = 1,
     **options: Any,
 ) -> Any:
-    """A random model in training mode; no bias of a convolution is 0, no norm 1."""
+    """Returns a random model in training mode; no conv bias is 0, no norm is 1."""
     ea.manual_seed(seed)
     config = ea.T5Config(**{**SIZES, **VARIANTS[variant], **options})
     model, rng = cls(config, dtype), np.random.default_rng(seed)
@@ -62,7 +62,7 @@ def tiny(
         if name.endswith(("conv.bias", "norm.weight")):
             shift = rng.normal(0.0, 0.1, tensor.shape)
             tensor.copy_(np.asarray(tensor).astype(np.float64) + shift)
-        if name.endswith("relative_attention_bias.weight"):  # so that it matters
+        if name.endswith("relative_attention_bias.weight"):  # so that it has an effect
             tensor.copy_(rng.normal(0.0, 1.0, tensor.shape))
     return model
 
@@ -82,7 +82,7 @@ def _trained(variant: str) -> Any:
 
 
 def trained(variant: str = "evolving", dtype: str = "float32") -> Any:
-    """A copy of a model that has begun to sort: its targets end by themselves."""
+    """Returns a copy of a model that has begun to sort: targets end on their own."""
     return _trained(variant).copy(dtype).eval()
 
 
@@ -97,7 +97,7 @@ WORD_SIZES: dict[str, Any] = {
 
 
 def word_t5(folder: Path, words: list[str]) -> Path:
-    """A folder with a random T5 and a tokenizer that knows these words."""
+    """Writes a folder with a random T5 and a tokenizer that knows these words."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from tokenizers.processors import TemplateProcessing
 

@@ -48,7 +48,7 @@ def tiny(
     seed: int = 1,
     **options: Any,
 ) -> Any:
-    """A random net in training mode; no bias is 0, no norm 1."""
+    """Returns a random net in training mode; no bias is 0, no norm weight is 1."""
     ea.manual_seed(seed)
     config = ea.TextNetConfig(**{**SIZES, **VARIANTS[variant], **options})
     model = ea.TextNetForSequenceClassification(config, dtype)
@@ -62,14 +62,14 @@ def tiny(
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """Texts of different lengths with a label each, to be given packed or padded."""
+    """Texts of different lengths with a label each, passed packed or padded."""
 
     ids: list[np.ndarray]
     types: list[np.ndarray]
     labels: np.ndarray
 
     def packed(self) -> dict[str, np.ndarray]:
-        """One row of all tokens, with offsets."""
+        """Returns one row of all tokens, with offsets."""
         return {
             "input_ids": np.concatenate(self.ids),
             "token_type_ids": np.concatenate(self.types),
@@ -78,7 +78,7 @@ class Batch:
         }
 
     def padded(self, extra: int = 0, left: bool = False) -> dict[str, np.ndarray]:
-        """[B, T] arrays with a mask; ``left`` puts the padding in front."""
+        """Returns [B, T] arrays with a mask; ``left`` puts the padding in front."""
         width = max(map(len, self.ids)) + extra
         ids, types, mask = np.zeros((3, len(self.ids), width), np.int64)
         for row, (text, kinds) in enumerate(zip(self.ids, self.types, strict=True)):
@@ -92,7 +92,7 @@ class Batch:
 
 
 def draw(model: Any, lengths: tuple[int, ...] = (5, 11, 1, 6), seed: int = 0) -> Batch:
-    """Random words and labels; of nets for pairs, two texts in each row."""
+    """Returns random words and labels; nets for pairs get two texts in each row."""
     rng = np.random.default_rng(seed)
     config = model.config
     ids = [rng.integers(1, config.vocab_size, n) for n in lengths]

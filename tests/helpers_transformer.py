@@ -94,7 +94,7 @@ def tiny(
     seed: int = 1,
     **options: Any,
 ) -> Any:
-    """A random model in training mode, all its biases not zero."""
+    """Returns a random model in training mode; no bias is zero."""
     cls = PAIRS[name]
     ea.manual_seed(seed)
     settings = {"dropout": 0.0, **SIZES, **VARIANTS[variant], **options}
@@ -109,13 +109,13 @@ def tiny(
 
 @dataclasses.dataclass(frozen=True)
 class Pairs:
-    """Sources and labels of different lengths, to be handed over packed or padded."""
+    """Sources and labels of different lengths, passed packed or padded."""
 
     sources: list[np.ndarray]
     labels: list[np.ndarray]
 
     def packed(self) -> dict[str, np.ndarray]:
-        """All tokens in one row each, with offsets."""
+        """Returns one row of all source tokens and one of all labels, with offsets."""
         return {
             "input_ids": np.concatenate(self.sources),
             "sequence_offsets": np.cumsum([0, *map(len, self.sources)]),
@@ -124,24 +124,24 @@ class Pairs:
         }
 
     def padded(self, extra: int = 0, left: bool = False) -> dict[str, np.ndarray]:
-        """[B, S] and [B, T]; ``left`` puts the source's padding in front."""
+        """Returns [B, S] and [B, T]; ``left`` puts the source's padding in front."""
         ids, mask = _pad(self.sources, 0, extra, left)
         labels, _ = _pad(self.labels, -100, extra)
         return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
     def decoder(self, start: int = 1) -> list[np.ndarray]:
-        """The decoder's inputs: labels, one to the right."""
+        """Returns the decoder's inputs: the labels, moved one position to the right."""
         return [np.concatenate([[start], row[:-1]]) for row in self.labels]
 
     def alone(self, row: int) -> dict[str, np.ndarray]:
-        """One pair as a batch of its own."""
+        """Returns one pair as a batch of size 1."""
         return {
             "input_ids": self.sources[row][None],
             "labels": self.labels[row][None],
         }
 
     def valid(self, extra: int = 0) -> np.ndarray:
-        """Bool [B, T]: where labels are in :meth:`padded`."""
+        """Returns bool [B, T]: the positions of labels in :meth:`padded`."""
         return self.padded(extra)["labels"] != -100
 
 
@@ -161,7 +161,7 @@ def draw(
     targets: tuple[int, ...] = (7, 4, 3, 1),
     seed: int = 0,
 ) -> Pairs:
-    """Random pairs; labels in the smallest vocabulary of VARIANTS."""
+    """Returns random pairs; labels are in the smallest vocabulary of VARIANTS."""
     rng = np.random.default_rng(seed)
     return Pairs(
         [rng.integers(3, SIZES["vocab_size"], n) for n in sources],
@@ -170,7 +170,7 @@ def draw(
 
 
 def inputs_for(model: Any, given: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The inputs as the head takes them: base models have no labels."""
+    """Returns the inputs as the head takes them: base models have no labels."""
     if model.head != "base":
         return dict(given)
     inputs = dict(given)

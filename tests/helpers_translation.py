@@ -1,4 +1,4 @@
-"""A tiny language pair whose second language says the words in reverse order."""
+"""A tiny language pair whose second language has the words in reverse order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIZES = {
 
 
 def sentences(count: int = 60, seed: int = 0) -> ParallelText:
-    """Pairs of 1 to 6 words."""
+    """Returns pairs of 1 to 6 words."""
     random = np.random.default_rng(seed)
     rows = [random.choice(WORDS, n).tolist() for n in random.integers(1, 7, count)]
     backwards = [" ".join(row[::-1]) for row in rows]
@@ -34,26 +34,26 @@ def sentences(count: int = 60, seed: int = 0) -> ParallelText:
 
 
 def tokenizer() -> Tokenizer:
-    """Whole words."""
+    """Returns a tokenizer of whole words."""
     text = sentences()
     return train_bpe([*text.source, *text.target], 290, model_max_length=40)
 
 
 def model(words: int, seed: int = 0, **options: Any) -> Any:
-    """A tiny encoder-decoder."""
+    """Returns a tiny encoder-decoder."""
     ea.manual_seed(seed)
     config = ea.TransformerConfig(vocab_size=words, **{**SIZES, **options})
     return ea.TransformerForConditionalGeneration(config)
 
 
 def rows(count: int = 60, seed: int = 0) -> tuple[ParallelDataset, Tokenizer]:
-    """A data set and its tokenizer."""
+    """Returns a data set and its tokenizer."""
     words = tokenizer()
     return ParallelDataset.from_text(sentences(count, seed), words, 40), words
 
 
 def write_files(folder: Path, name: str, text: ParallelText) -> tuple[Path, Path]:
-    """The pairs as files NAME.en and NAME.de."""
+    """Writes the pairs as files NAME.en and NAME.de."""
     folder.mkdir(parents=True, exist_ok=True)
     files = folder / f"{name}.en", folder / f"{name}.de"
     for file, lines in zip(files, (text.source, text.target), strict=True):
@@ -62,7 +62,7 @@ def write_files(folder: Path, name: str, text: ParallelText) -> tuple[Path, Path
 
 
 def trained(folder: Path, pairs: int = 40, epochs: int = 80) -> Path:
-    """The folder of a model that knows these pairs by heart."""
+    """Returns the folder of a model that knows these pairs by heart."""
     data, words = rows(pairs)
     one = model(len(words), dropout=0.0, norm_first=True, d_model=48)
     arguments = ea.TrainingArguments(

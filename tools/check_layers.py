@@ -1,9 +1,9 @@
-"""Check that every #include of the C++ core points downwards, as the table allows.
+"""Checks that every #include of the C++ core points downwards, as the table allows.
 
-The table below is the law of docs/architecture.md. A file belongs to the room of its
-folder under src/cpp; ``kernels/ref``, ``kernels/cpu`` and ``kernels/cuda`` are rooms of
-their own and ``kernels`` means the contract. An include that cannot be placed (neither
-one of our files nor a known library that the room may use) is an error too.
+The table below is the rule of docs/architecture.md. A file belongs to the room of its
+folder under src/cpp; ``kernels/ref``, ``kernels/cpu`` and ``kernels/cuda`` are separate
+rooms, and ``kernels`` means the contract. An include that matches neither one of our
+files nor a known library allowed in the room is an error too.
 
     python tools/check_layers.py [--root src/cpp] [--graph]
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 CONTRACT = ["kernels", "tensor", "runtime"]
 BACKENDS = ["kernels/ref", "kernels/cpu", "kernels/cuda"]
 
-# what models wire with; all other arithmetic is for nn
+# ops that models may include; all other arithmetic belongs in nn
 WIRING = [
     "arithmetic",
     "dropout",
@@ -31,7 +31,7 @@ WIRING = [
     "unpack_maps",
 ]
 
-# room -> rooms it may include besides itself; "room/file.h" allows that one header
+# room -> rooms it may include, besides itself; "room/file.h" allows that one header
 MAY_INCLUDE: dict[str, list[str]] = {
     "runtime": [],
     "tensor": ["runtime"],
@@ -62,7 +62,7 @@ LIBRARIES: dict[str, list[str]] = {
     "Python.h": ["bindings"],
 }
 
-# headers of the operating system and the compiler, open to the rooms named
+# headers of the operating system and the compiler, allowed in the named rooms
 SYSTEM: dict[str, list[str]] = {
     "cpuid.h": ["runtime"],
     "dlfcn.h": ["runtime", "kernels/cuda"],
@@ -80,14 +80,14 @@ STANDARD = re.compile(r"[a-z_0-9]+")  # <vector>, <cstdint>: no suffix, no folde
 
 
 def room_of(path: Path) -> str:
-    """Room of a file given relative to the root: ``kernels/cpu/x.cpp``."""
+    """Returns the room of a file given relative to the root: ``kernels/cpu/x.cpp``."""
     parts = path.parts[:-1]
     two = "/".join(parts[:2])
     return two if two in BACKENDS else (parts[0] if parts else "")
 
 
 def includes(file: Path) -> Iterator[tuple[int, str | None, str | None, str | None]]:
-    """Yield (line, quoted, angled, other) for each include directive of a file."""
+    """Yields (line, quoted, angled, other) for each include directive of a file."""
     text = file.read_text(encoding="utf-8")
     text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m[0].count("\n"), text, flags=re.S)
     for number, line in enumerate(text.splitlines(), 1):
@@ -97,7 +97,7 @@ def includes(file: Path) -> Iterator[tuple[int, str | None, str | None, str | No
 
 
 def place(root: Path, file: Path, name: str) -> Path | None:
-    """Our file that a quoted include means, relative to the root, or None."""
+    """Returns our file that a quoted include names, relative to the root, or None."""
     for candidate in (root / name, file.parent / name):
         resolved = candidate.resolve()
         if resolved.is_file() and resolved.is_relative_to(root.resolve()):
@@ -106,7 +106,7 @@ def place(root: Path, file: Path, name: str) -> Path | None:
 
 
 def judge_library(room: str, name: str) -> str | None:
-    """Why a room may not include <name>, or None if it may."""
+    """Returns why a room may not include <name>, or None if it may."""
     first = name.split("/")[0]
     rooms = LIBRARIES.get(first, SYSTEM.get(first))
     if rooms is None:
@@ -117,7 +117,7 @@ def judge_library(room: str, name: str) -> str | None:
 
 
 def judge_own(room: str, target: Path) -> str | None:
-    """Why a room may not include our file, or None if it may."""
+    """Returns why a room may not include our file, or None if it may."""
     other = room_of(target)
     if other == room or other in MAY_INCLUDE[room]:
         return None
@@ -128,7 +128,7 @@ def judge_own(room: str, target: Path) -> str | None:
 
 
 def check(root: Path) -> tuple[list[str], Counter[tuple[str, str]]]:
-    """All violations under a root, and how often each room includes each room."""
+    """Returns all violations under a root, and counts of room-to-room includes."""
     errors: list[str] = []
     graph: Counter[tuple[str, str]] = Counter()
     files = sorted(p for p in root.rglob("*") if p.suffix in SUFFIXES)
@@ -158,7 +158,7 @@ def check(root: Path) -> tuple[list[str], Counter[tuple[str, str]]]:
 
 
 def print_graph(graph: Counter[tuple[str, str]]) -> None:
-    """Print one line per pair of rooms, in the order of the table."""
+    """Prints one line per pair of rooms, in the order of the table."""
     order = {room: i for i, room in enumerate(MAY_INCLUDE)}
     pairs = sorted(graph.items(), key=lambda e: [order.get(r, 99) for r in e[0]])
     for (room, other), count in pairs:
@@ -166,7 +166,7 @@ def print_graph(graph: Counter[tuple[str, str]]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 when no include breaks the law, else 1."""
+    """Runs the command line; returns 0 if no include breaks the law, else 1."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     repo = Path(__file__).resolve().parent.parent
     parser.add_argument("--root", type=Path, default=repo / "src" / "cpp")

@@ -1,11 +1,11 @@
-"""Use most of the core once, and let LeakSanitizer look for what was lost.
+"""Uses most of the core once and runs LeakSanitizer to find leaked memory.
 
     python tools/check_leaks.py
 
 tools/run_sanitizers.sh runs it on the extension with ASan. The check runs while Python
-lives, so all that Python holds is found again; of what is lost, blocks that our code
-asked for count, since other libraries leak too. In the end the tensor of a DLPack
-capsule is lost on purpose: if that is not found, neither were others.
+is alive, so everything Python holds is still reachable. Of the leaked blocks only those
+that our code allocated count, since other libraries leak too. At the end the tensor of
+a DLPack capsule is leaked on purpose: if it is not found, the check does not work.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MASK = np.array([[1] * 6, [1] * 4 + [0] * 2, [1] * 5 + [0], [1] + [0] * 5])
 
 
 def train() -> None:
-    """Steps of every kind, with maps, recomputation and a folder."""
+    """Runs training steps of every kind, with maps, recomputation and a folder."""
     for kind in KINDS:
         config = ea.BertConfig(**SIZES, num_labels=2, attention=kind)
         model = ea.BertForSequenceClassification(config).train()
@@ -60,13 +60,13 @@ def train() -> None:
 
 
 def generate() -> None:
-    """Beam search with caches."""
+    """Runs beam search with caches."""
     model = ea.create_model("ea_transformer_lite", task="seq2seq_lm", vocab_size=40)
     model.generate([[5, 9, 2], [7, 2, 1]], max_new_tokens=4, num_beams=3)
 
 
 def share() -> None:
-    """Arrays that NumPy and tensors share, both ways."""
+    """Shares arrays between NumPy and tensors, both ways."""
     array = np.ones((4, 5), np.float32)
     x = ea.from_numpy(array)
     y = np.asarray(ea.Tensor(array)) + np.from_dlpack(ea.Tensor(array))
@@ -74,7 +74,7 @@ def share() -> None:
 
 
 def fail() -> None:
-    """Errors in the middle of a call, and a graph that nobody uses."""
+    """Raises errors in the middle of a call; builds a graph that nobody uses."""
     x = ea.Tensor(np.ones((3, 4), np.float32), requires_grad=True)
     for call in (
         lambda: x @ x,
@@ -91,13 +91,13 @@ def fail() -> None:
 
 
 def lose() -> None:
-    """A capsule that nothing refers to and that is never freed."""
+    """Leaks a capsule: nothing refers to it and it is never freed."""
     capsule = ea.Tensor([1.0]).__dlpack__()
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(capsule))
 
 
 def lost_blocks() -> list[str]:
-    """What LeakSanitizer reports of our code."""
+    """Returns the leaks of our code that LeakSanitizer reports."""
     gc.collect()
     check = ctypes.CDLL(None).__lsan_do_recoverable_leak_check
     with tempfile.TemporaryFile() as file:
@@ -113,7 +113,7 @@ def lost_blocks() -> list[str]:
 
 
 def main() -> int:
-    """0: nothing was lost but the last capsule."""
+    """Returns 0 if nothing but the last capsule leaked."""
     for use in (train, generate, share, fail):
         for _ in range(2):
             use()
@@ -133,4 +133,4 @@ def main() -> int:
 if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
-    os._exit(code)  # LeakSanitizer would report all of Python's at exit
+    os._exit(code)  # LeakSanitizer would report all of Python's memory at exit

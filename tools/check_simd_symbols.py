@@ -1,9 +1,9 @@
-"""Check that the SIMD objects define nothing the linker could share or mix up.
+"""Checks that the SIMD objects define no symbols that the linker could share or mix up.
 
 The sources of ``kernels/cpu/simd`` are compiled once per instruction set. An inline
 function or template instance among their symbols (weak, or unique) would exist in
-several objects, of which the linker keeps any one: a processor without AVX-512 could
-then be handed AVX-512 code. So each object may define only local symbols and functions
+several objects, of which the linker keeps an arbitrary one: a processor without AVX-512
+could then get AVX-512 code. So each object may define only local symbols and functions
 inside ``ea::simd``.
 
     python tools/check_simd_symbols.py BUILD_DIR
@@ -15,13 +15,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-# a pointer to the language's unwinder: data, and the same in every object
+# a pointer to the language's unwinder: data that is equal in every object
 HARMLESS = {"DW.ref.__gxx_personality_v0"}
 OURS = "_ZN2ea4simd"
 
 
 def faults(symbols: str) -> list[str]:
-    """Lines of ``nm`` output that break the rule.
+    """Returns the lines of ``nm`` output that break the rule.
 
     >>> faults("0 t _ZL4help\\n0 T _ZN2ea4simd4avx23addEv\\n0 W _ZSt3maxv\\n0 T f")
     ['W _ZSt3maxv', 'T f']
@@ -37,7 +37,7 @@ def faults(symbols: str) -> list[str]:
 
 
 def main() -> int:
-    """Check every object below the build folder; the exit status."""
+    """Checks every object below the build folder; returns the exit status."""
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2

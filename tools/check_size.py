@@ -1,4 +1,4 @@
-"""Check the sizes of files and functions, and print the ten largest files.
+"""Checks the sizes of files and functions, and prints the ten largest files.
 
 Limits: median file < 250 lines, no file > 600, no function > 80 (C++ and Python, from
 the first line of its signature, docstring included, to its last). Generated stubs do
@@ -23,7 +23,7 @@ CPP = {".h", ".cpp", ".cu", ".cuh"}
 SUFFIXES = CPP | {".py", ".sh", ".in"}
 SKIPPED = {"__pycache__", "build", "results"}
 
-# text that hides braces: comments, raw strings, strings, characters, preprocessor lines
+# text that may contain braces: comments, raw strings, strings, characters, directives
 HIDING = re.compile(
     r"//[^\n]*|/\*.*?\*/"
     r'|R"(?P<tag>[^(\s]*)\(.*?\)(?P=tag)"'
@@ -36,12 +36,12 @@ CONTAINER = re.compile(r"(?:inline\s+)?(?:namespace|class|struct|union|enum|exte
 
 
 def blank(match: re.Match[str]) -> str:
-    """Spaces of the same length and the same line breaks."""
+    """Returns spaces of the same length, with the same line breaks."""
     return re.sub(r"[^\n]", " ", match[0])
 
 
 def without_template(head: str) -> str:
-    """A declaration without its leading ``template <...>`` and attributes."""
+    """Returns a declaration without its leading ``template <...>`` and attributes."""
     head = head.strip()
     while match := re.match(
         r"template\s*<|\[\[.*?\]\]|(?:public|private|protected):", head
@@ -57,9 +57,9 @@ def without_template(head: str) -> str:
 
 
 def cpp_functions(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield (name, first line, lines) of every outermost function body of a source."""
+    """Yields (name, first line, lines) of every outermost function body of a source."""
     text = HIDING.sub(blank, text)
-    stack: list[tuple[str, int]] = []  # what each open brace is, and where it began
+    stack: list[tuple[str, int]] = []  # kind of each open brace, and its start
     begin = 0  # start of the declaration being read
     for match in re.finditer(r"[{};]", text):
         at, inside = match.start(), any(kind == "function" for kind, _ in stack)
@@ -83,14 +83,14 @@ def cpp_functions(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def python_functions(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield (name, first line, lines) of every function of a Python module."""
+    """Yields (name, first line, lines) of every function of a Python module."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, node.lineno, (node.end_lineno or 0) - node.lineno + 1
 
 
 def sources(root: Path) -> list[Path]:
-    """Files that count: sources in the four folders, nothing hidden or generated."""
+    """Returns the sources in the four folders, without hidden or generated files."""
     found = []
     for folder in FOLDERS:
         for file in sorted((root / folder).rglob("*")):
@@ -102,7 +102,7 @@ def sources(root: Path) -> list[Path]:
 
 
 def docstring_lines(tree: ast.AST) -> set[int]:
-    """Numbers of the lines that docstrings of a Python module take."""
+    """Returns the line numbers of a Python module's docstrings."""
     lines: set[int] = set()
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
@@ -113,7 +113,7 @@ def docstring_lines(tree: ast.AST) -> set[int]:
 
 
 def code_lines(file: Path) -> int:
-    """Lines with something but comments, docstrings and blanks.
+    """Returns the number of lines with more than comments, docstrings and blanks.
 
     Docstrings of the bindings are their raw strings.
     """
@@ -133,7 +133,7 @@ def code_lines(file: Path) -> int:
 
 
 def check(root: Path) -> tuple[list[str], list[tuple[int, str]]]:
-    """All violations under a root, and (lines, name) of every file, largest first."""
+    """Returns violations under a root, and (lines, name) of files, largest first."""
     errors, sizes = [], []
     for file in sources(root):
         name = file.relative_to(root).as_posix()
@@ -159,7 +159,7 @@ def check(root: Path) -> tuple[list[str], list[tuple[int, str]]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 when every size is within its limit, else 1."""
+    """Runs the command line; returns 0 if every size is within its limit, else 1."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     repo = Path(__file__).resolve().parent.parent
     parser.add_argument("--root", type=Path, default=repo)

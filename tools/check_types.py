@@ -1,4 +1,4 @@
-"""Run mypy --strict over the package, tests/typing and the pages' Python examples.
+"""Runs mypy --strict over the package, tests/typing and the pages' Python examples.
 
 The settings are those of pyproject.toml. The fenced python blocks of README.md and of
 each page in docs/ are checked as one program per page.
@@ -19,7 +19,7 @@ CHECKED = ("src/evolving_attention", "tests/typing")
 
 
 def examples(repo: Path) -> dict[str, str]:
-    """Python programs by the name of the page that shows them."""
+    """Returns the Python programs by the name of the page that shows them."""
     found = {}
     for page in [repo / "README.md", *sorted((repo / "docs").glob("*.md"))]:
         text = page.read_text(encoding="utf-8")
@@ -30,7 +30,7 @@ def examples(repo: Path) -> dict[str, str]:
 
 
 def main() -> int:
-    """Exit code of mypy; its report names pages by ``examples/<page>.py``."""
+    """Returns mypy's exit code; its report names pages by ``examples/<page>.py``."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "examples"
         root.mkdir()

@@ -1,8 +1,8 @@
-"""Execute the notebooks in a fresh kernel each; a notebook that fails or is slow fails.
+"""Executes each notebook in a fresh kernel; notebooks that fail or are slow are errors.
 
     python tools/run_notebooks.py [NOTEBOOK ...] [--seconds 60] [--write]
 
-Nothing is saved unless --write asks for it: then the outputs are stored, without times.
+Nothing is saved without --write, which stores the outputs without times.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ REPO = Path(__file__).resolve().parent.parent
 
 
 def shorten(text: str, head: int = 4000, tail: int = 1000) -> str:
-    """The two ends of a long error: the place, and what it says last."""
+    """Returns both ends of a long error: its location and its last lines."""
     if len(text) <= head + tail:
         return text
     return f"{text[:head]}\n...\n{text[-tail:]}"
 
 
 def execute(file: Path, seconds: float, write: bool) -> str | None:
-    """Run one notebook from the repository's root; the reason it failed, or None."""
+    """Runs one notebook from the repository's root; returns why it failed, or None."""
     import nbformat
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError
@@ -46,7 +46,7 @@ def execute(file: Path, seconds: float, write: bool) -> str | None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; the exit code is the number of notebooks that failed."""
+    """Runs the command line; the exit code is the number of failed notebooks."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("notebooks", nargs="*", type=Path)
     parser.add_argument("--seconds", type=float, default=60.0, help="limit for each")

@@ -1,12 +1,11 @@
-"""List the tests that a run skipped, from its JUnit file, as arguments for pytest.
+"""Lists the tests that a run skipped, from its JUnit file, as arguments for pytest.
 
     python tools/skipped_tests.py REPORT.xml > again && pytest @again
     python tools/skipped_tests.py --unexpected REASONS REPORT.xml
 
 CI runs the README's test line in a bare environment, installs what the skipped tests
-asked for, and runs exactly those again. The second form then fails if a test was
-skipped for a reason that the file REASONS does not list, one regular expression per
-line.
+need, and runs exactly those again. The second form then fails if a test was skipped for
+a reason that no line of the file REASONS matches, one regular expression per line.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pathlib import Path
 
 
 def skipped(report: Path, root: Path) -> Iterator[tuple[str, str]]:
-    """Yield node id and reason of skipped tests; of a file skipped whole, its path."""
+    """Yields node id and reason of skipped tests; the path for a file skipped whole."""
     for case in ElementTree.parse(report).iter("testcase"):
         mark = case.find("skipped")
         if mark is None:
@@ -38,7 +37,7 @@ def skipped(report: Path, root: Path) -> Iterator[tuple[str, str]]:
 def unexpected(
     found: Iterable[tuple[str, str]], reasons: Path
 ) -> Iterator[tuple[str, str]]:
-    """Those of ``found`` whose reason no line of the file matches."""
+    """Yields those of ``found`` whose reason matches no line of the file."""
     lines = reasons.read_text(encoding="utf-8").splitlines()
     known = [line for line in lines if line and not line.startswith("#")]
     for name, reason in found:
@@ -47,10 +46,10 @@ def unexpected(
 
 
 def main(arguments: list[str]) -> int:
-    """Command line; the exit code is 1 if nothing, or something unexpected, was found.
+    """Runs the command line; exit code 1: found nothing, or something unexpected.
 
     Args:
-        arguments: the JUnit file; ``--unexpected`` and the file of reasons before it.
+        arguments: the JUnit file, optionally after ``--unexpected`` and REASONS.
     """
     *options, report = arguments
     found = sorted(set(skipped(Path(report), Path.cwd())))

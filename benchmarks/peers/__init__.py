@@ -1,1 +1,1 @@
-"""The other side of each comparison, written as well as we can."""
+"""The other side of each comparison, written as efficiently as we can."""

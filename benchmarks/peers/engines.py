@@ -1,8 +1,8 @@
 """The contenders of inference: one class each, from the same weights and batches.
 
-``prepare(ids, lengths)`` brings a batch into the form the side wants and is not timed;
-``run(batch)`` returns the logits. Each lives in a process of its own (worker.py), for
-OpenMP and TBB runtimes of several libraries in one process would disturb each other.
+``prepare(ids, lengths)`` converts a batch to the side's form and is not timed;
+``run(batch)`` returns the logits. Each side runs in its own process (worker.py), since
+the OpenMP and TBB runtimes of several libraries in one process disturb each other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Unavailable(Exception):
 
 
 class Engine:
-    """What is common: the request, and batches with or without padding."""
+    """Common parts: the request, and batches with or without padding."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.shape = Shape(**request["shape"])
@@ -31,28 +31,28 @@ class Engine:
         self.build()
 
     def build(self) -> None:
-        """Make the model."""
+        """Builds the model."""
 
     def weights(self) -> dict[str, np.ndarray]:
-        """The common weights, float32."""
+        """Returns the common weights, float32."""
         with np.load(self.request["weights"]) as found:
             return dict(found)
 
     def mask(self, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """1 where a token is, [B, T]."""
+        """Returns the mask [B, T]: 1 at tokens."""
         return (np.arange(ids.shape[1]) < lengths[:, None]).astype(np.int64)
 
     def prepare(self, ids: np.ndarray, lengths: np.ndarray) -> Any:
-        """The batch in this side's form."""
+        """Returns the batch in this side's form."""
         return [ids, self.mask(ids, lengths)] if self.padded else [ids]
 
     def run(self, batch: Any) -> np.ndarray:
-        """Logits [B, labels]."""
+        """Returns the logits [B, labels]."""
         raise NotImplementedError
 
 
 class Ours(Engine):
-    """This package; sequences of several lengths are packed, none is padded."""
+    """This package; sequences of different lengths are packed without padding."""
 
     def build(self) -> None:
         import evolving_attention as ea
@@ -79,7 +79,7 @@ class Ours(Engine):
 
 
 class Eager(Engine):
-    """PyTorch without compiling; bfloat16 weights for bfloat16."""
+    """Eager PyTorch; bfloat16 weights for bfloat16."""
 
     def build(self) -> None:
         try:
@@ -104,7 +104,7 @@ class Eager(Engine):
 
 
 class Compiled(Eager):
-    """torch.compile, weights frozen into the graph; dynamic shapes where they vary."""
+    """torch.compile with weights frozen into the graph; dynamic shapes if they vary."""
 
     def build(self) -> None:
         super().build()
@@ -115,7 +115,7 @@ class Compiled(Eager):
 
 
 class OnnxRuntime(Engine):
-    """ONNX Runtime's CPU provider on the exported graph, all its optimizations on."""
+    """ONNX Runtime's CPU provider on the exported graph, all optimizations enabled."""
 
     def build(self) -> None:
         try:
@@ -186,7 +186,7 @@ class CTranslate2(Engine):
 
     def prepare(self, ids: np.ndarray, lengths: np.ndarray) -> Any:
         view = self.library.StorageView.from_array
-        # It wants the segments as lists; all 0 here, as for everyone.
+        # CTranslate2 takes the segments as lists; all are 0 here, as for every side.
         return (
             view(ids.astype(np.int32)),
             view(lengths.astype(np.int32)),
@@ -209,14 +209,14 @@ ENGINES: dict[str, type[Engine]] = {
 
 
 def graph(request: dict[str, Any]) -> str:
-    """The exported graph, or why there is none."""
+    """Returns the path of the exported graph; raises Unavailable if there is none."""
     if not Path(request["onnx"]).exists():
         raise Unavailable("the model could not be exported to ONNX (torch and onnx)")
     return request["onnx"]
 
 
 def export(request: dict[str, Any]) -> None:
-    """Write the peer's model as ONNX; with a mask and free sizes if padded."""
+    """Writes the peer's model as ONNX; with a mask and free sizes if padded."""
     import torch
 
     engine = Eager(request | {"dtype": "float32"})
@@ -236,7 +236,7 @@ def export(request: dict[str, Any]) -> None:
 
 
 def translated(shape: Shape, weights: dict[str, np.ndarray], folder: str) -> None:
-    """Write the weights as a CTranslate2 model."""
+    """Writes the weights as a CTranslate2 model."""
     try:
         import torch
         import transformers

@@ -1,9 +1,8 @@
 """Engines that generate: ours, transformers and CTranslate2, from the same weights.
 
-All three have the Transformer's vanilla form: transformers' MarianMTModel is a
-post-norm Transformer with fixed positions, which are overwritten by ours, and
-CTranslate2 reads that model. ``prepare`` takes padded ids and lengths, ``run`` returns
-target ids.
+All three use the Transformer's vanilla form: transformers' MarianMTModel is a post-norm
+Transformer with fixed positions, which are overwritten with ours, and CTranslate2 reads
+that model. ``prepare`` takes padded ids and lengths, ``run`` returns target ids.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _LAYER = {
 
 
 def marian(model: Any) -> Any:
-    """transformers' MarianMTModel with the weights of a vanilla Transformer of ours."""
+    """Returns transformers' MarianMTModel with our vanilla Transformer's weights."""
     import torch
     from transformers import MarianConfig, MarianMTModel
 
@@ -74,7 +73,7 @@ def marian(model: Any) -> Any:
 
 
 def set_positions(peer: Any) -> None:
-    """Overwrite Marian's positions, which no folder holds, by ours."""
+    """Overwrites Marian's positions with ours, as no checkpoint stores them."""
     import torch
 
     for stack in (peer.model.encoder, peer.model.decoder):
@@ -87,7 +86,7 @@ def set_positions(peer: Any) -> None:
 
 
 def ctranslate2_folder(model: Any, folder: Path) -> Path:
-    """CTranslate2's form of a vanilla Transformer of ours; tokens are named by id."""
+    """Writes our vanilla Transformer in CTranslate2's format, ids as token names."""
     from ctranslate2.converters.transformers import BartLoader
 
     peer = marian(model)
@@ -108,7 +107,7 @@ def ctranslate2_folder(model: Any, folder: Path) -> Path:
 
 
 class _Engine:
-    """What the three have in common."""
+    """Common parts of the three engines."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.folder = Path(request["folder"])
@@ -116,11 +115,11 @@ class _Engine:
         self.dtype, self.threads = request["dtype"], request["threads"]
 
     def prepare(self, ids: Any, lengths: Any) -> Any:
-        """A batch in the engine's own form."""
+        """Returns a batch in the engine's own form."""
         return ids, (np.arange(ids.shape[1]) < lengths[:, None]).astype(np.int64)
 
     def padded(self, rows: list[list[int]]) -> Any:
-        """Target ids behind the start token, all as long as the longest may be."""
+        """Pads target ids after the start token with -1 to the maximum length."""
         found = np.full((len(rows), self.tokens), -1, np.int64)
         for row, ids in zip(found, rows, strict=True):
             row[: len(ids)] = ids
@@ -140,7 +139,7 @@ class Ours(_Engine):
         ).eval()
 
     def run(self, batch: Any) -> Any:
-        """Translate."""
+        """Generates target ids."""
         found = self.model.generate(
             *batch, num_beams=self.beams, max_new_tokens=self.tokens
         )
@@ -162,7 +161,7 @@ class Transformers(_Engine):
         set_positions(self.model)
 
     def run(self, batch: Any) -> Any:
-        """Translate."""
+        """Generates target ids."""
         import torch
 
         with torch.inference_mode():
@@ -193,12 +192,12 @@ class CTranslate2(_Engine):
         )
 
     def prepare(self, ids: Any, lengths: Any) -> Any:
-        """Sources as words: the names of their ids."""
+        """Returns sources as words, which are the names of their ids."""
         pairs = zip(ids.tolist(), lengths.tolist(), strict=True)
         return [list(map(str, row[:length])) for row, length in pairs]
 
     def run(self, batch: Any) -> Any:
-        """Translate."""
+        """Generates target ids."""
         found = self.translator.translate_batch(
             batch,
             beam_size=self.beams,

@@ -1,8 +1,8 @@
 """The sides of images, in training and inference: ours, PyTorch and OpenVINO.
 
-``prepare(pixels, labels)`` brings a batch into the form the side wants and is not
-timed; ``run(batch)`` takes one training step and returns its loss, or returns logits.
-Each side lives in a process of its own (worker.py).
+``prepare(pixels, labels)`` converts a batch to the side's form and is not timed;
+``run(batch)`` takes one training step and returns its loss, or returns logits. Each
+side runs in its own process (worker.py).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import numpy as np
 
 from benchmarks.peers.engines import Unavailable
 
-MOMENTUM, PENALTY, RATE = 0.9, 1e-4, 1e-3  # of residual networks
-ADAM_RATE = 2e-5  # of ViT, whose gradients are clipped to norm 1
+MOMENTUM, PENALTY, RATE = 0.9, 1e-4, 1e-3  # for residual networks
+ADAM_RATE = 2e-5  # for ViT, whose gradients are clipped to norm 1
 
 
 class Side:
-    """What is common: the request and the weights."""
+    """Common parts: the request and the weights."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.request, self.sizes = request, request["sizes"]
@@ -28,24 +28,24 @@ class Side:
         self.build()
 
     def build(self) -> None:
-        """Make the model."""
+        """Builds the model."""
 
     def weights(self) -> dict[str, np.ndarray]:
-        """The common weights, float32."""
+        """Returns the common weights, float32."""
         with np.load(self.request["weights"]) as found:
             return dict(found)
 
     def prepare(self, pixels: np.ndarray, labels: np.ndarray) -> Any:
-        """The batch in this side's form."""
+        """Returns the batch in this side's form."""
         return pixels, labels
 
     def run(self, batch: Any) -> np.ndarray:
-        """A loss [1], or logits [B, labels]."""
+        """Returns a loss [1], or logits [B, labels]."""
         raise NotImplementedError
 
 
 def our_model(name: str, sizes: dict[str, Any], dtype: str) -> Any:
-    """Our network with random weights."""
+    """Builds our network with random weights."""
     import evolving_attention as ea
 
     options = {k: v for k, v in sizes.items() if k not in ("alpha", "beta")}
@@ -97,7 +97,7 @@ class Ours(Side):
         loss.backward()
         if self.transformer:
             norm = optim.global_grad_norm(self.model.parameters())
-            self.optimizer.step(optim.clip_scale(norm, 1.0))  # clips on the way
+            self.optimizer.step(optim.clip_scale(norm, 1.0))  # also clips
         else:
             self.optimizer.step()
         self.optimizer.zero_grad()
@@ -105,7 +105,7 @@ class Ours(Side):
 
 
 class Eager(Side):
-    """PyTorch without compiling, channels last; bfloat16 by autocast in training."""
+    """Eager PyTorch, channels last; bfloat16 by autocast in training."""
 
     def build(self) -> None:
         try:

@@ -1,9 +1,9 @@
 """BERT with vanilla or evolving attention in eager PyTorch, with Hugging Face's names.
 
-Written as one would for speed without compiling: scaled_dot_product_attention for the
-vanilla kind; for the evolving one fused mixes (``lerp``) and one ``conv2d`` over heads,
-and no copies beyond the transposes. Without a mask none is paid; with one, maps outside
-a sequence are zero before they are convolved, so padding changes no result.
+Written for speed without compiling: scaled_dot_product_attention for the vanilla kind;
+for the evolving kind fused mixes (``lerp``), one ``conv2d`` over heads and no copies
+except the transposes. Without a mask no masking is computed. With one, maps outside a
+sequence are set to zero before the convolution, so padding changes no result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["BertClassifier", "Logits", "Mask", "Shape", "adamw"]
 
 
 class Mask:
-    """Which of the places [B, T] are tokens, in the forms the two kinds need."""
+    """Token mask of [B, T], in the forms that the two kinds need."""
 
     def __init__(self, tokens: Tensor, dtype: torch.dtype) -> None:
         keys = tokens[:, None, None, :].to(dtype)
@@ -27,7 +27,7 @@ class Mask:
 
 
 class SelfAttention(nn.Module):
-    """Multi-head attention; from the second layer on its map evolves."""
+    """Multi-head attention; its map evolves from the second layer on."""
 
     def __init__(self, shape: Shape, layer: int) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class SelfAttention(nn.Module):
     def forward(
         self, x: Tensor, carry: Tensor | None, mask: Mask | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Context [B, T, width], and the map [B, heads, T, T] for the next layer."""
+        """Returns context [B, T, width]; map [B, heads, T, T] for the next layer."""
         batch, length, width = x.shape
         split = (batch, length, self.shape.heads, width // self.shape.heads)
         q, k, v = (
@@ -79,7 +79,7 @@ class Output(nn.Module):
         self.dropout = nn.Dropout(shape.dropout)
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """Add the projected x [B, T, inner] to the residual [B, T, width]."""
+        """Adds the projected x [B, T, inner] to the residual [B, T, width]."""
         return self.LayerNorm(self.dropout(self.dense(x)) + residual)
 
 
@@ -94,7 +94,7 @@ class Attention(nn.Module):
     def forward(
         self, x: Tensor, carry: Tensor | None, mask: Mask | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Hidden states and the carried map."""
+        """Returns hidden states and the carried map."""
         context, carry = self.get_submodule("self")(x, carry, mask)
         return self.output(context, x), carry
 
@@ -107,7 +107,7 @@ class Dense(nn.Module):
         self.dense = nn.Linear(width, inner)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x W^T + b."""
+        """Returns x W^T + b."""
         return self.dense(x)
 
 
@@ -123,7 +123,7 @@ class Layer(nn.Module):
     def forward(
         self, x: Tensor, carry: Tensor | None, mask: Mask | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Hidden states and the carried map."""
+        """Returns hidden states and the carried map."""
         x, carry = self.attention(x, carry, mask)
         return self.output(F.gelu(self.intermediate(x)), x), carry
 
@@ -140,21 +140,21 @@ class Embeddings(nn.Module):
         self.dropout = nn.Dropout(shape.dropout)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Token ids [B, T] of the first segment to [B, T, width]."""
+        """Embeds token ids [B, T] of the first segment as [B, T, width]."""
         place = self.position_embeddings.weight[: ids.shape[1]]
         x = self.word_embeddings(ids) + place + self.token_type_embeddings.weight[0]
         return self.dropout(self.LayerNorm(x))
 
 
 class Encoder(nn.Module):
-    """The layers, and the map that runs through them."""
+    """The layers, and the map carried through them."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.layer = nn.ModuleList(Layer(shape, i) for i in range(shape.layers))
 
     def forward(self, x: Tensor, mask: Mask | None = None) -> Tensor:
-        """Hidden states of the last layer."""
+        """Returns hidden states of the last layer."""
         carry = None
         for layer in self.layer:
             x, carry = layer(x, carry, mask)
@@ -171,7 +171,7 @@ class Bert(nn.Module):
         self.pooler = Dense(shape.width, shape.width)
 
     def forward(self, ids: Tensor, tokens: Tensor | None = None) -> Tensor:
-        """Pooled first token [B, width]; ``tokens`` [B, T] is 1 where one is."""
+        """Returns the pooled first token [B, width]; ``tokens`` [B, T]: 1 at tokens."""
         x = self.embeddings(ids)
         mask = None if tokens is None else Mask(tokens, x.dtype)
         return torch.tanh(self.pooler(self.encoder(x, mask)[:, 0]))
@@ -190,24 +190,24 @@ class BertClassifier(nn.Module):
                 nn.init.normal_(module.weight, std=0.02)
 
     def forward(self, ids: Tensor, labels: Tensor) -> Tensor:
-        """Mean cross entropy of ids [B, T] against labels [B]."""
+        """Returns the mean cross entropy of ids [B, T] against labels [B]."""
         return F.cross_entropy(self.classifier(self.dropout(self.bert(ids))), labels)
 
 
 class Logits(nn.Module):
-    """The classifier for inference: ids [B, T] and their mask to logits."""
+    """The classifier for inference: maps ids [B, T] and their mask to logits."""
 
     def __init__(self, model: BertClassifier) -> None:
         super().__init__()
         self.model = model.eval()
 
     def forward(self, ids: Tensor, tokens: Tensor | None = None) -> Tensor:
-        """Logits [B, labels]; without a mask every place is a token."""
+        """Returns logits [B, labels]; without a mask every position is a token."""
         return self.model.classifier(self.model.bert(ids, tokens))
 
 
 def adamw(model: nn.Module, lr: float = 2e-5) -> torch.optim.AdamW:
-    """torch's AdamW, fused where this build of PyTorch has it for the CPU."""
+    """Returns torch's AdamW, fused if this build of PyTorch supports it on the CPU."""
     try:
         return torch.optim.AdamW(model.parameters(), lr=lr, fused=True)
     except RuntimeError:

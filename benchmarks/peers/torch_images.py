@@ -1,10 +1,10 @@
 """ResNet, (evolving) AA-ResNet and ViT in eager PyTorch, with Hugging Face's names.
 
-Written as one would for speed without compiling. Convolutions are in
-``torch.channels_last``; attention is ``scaled_dot_product_attention`` where maps are
-nobody's business, and otherwise one product, fused mixes (``lerp``) and one ``conv2d``
-over heads. Relative positions are products of the queries with each row's and each
-column's offsets, [height, height, d] and [width, width, d], never with all pairs.
+Written for speed without compiling. Convolutions are in ``torch.channels_last``.
+Attention is ``scaled_dot_product_attention`` where its maps are not needed, otherwise
+one product, fused mixes (``lerp``) and one ``conv2d`` over heads. Relative positions
+are products of the queries with the offsets of each row and each column,
+[height, height, d] and [width, width, d], never with all pairs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Sizes = Mapping[str, Any]
 def evolved(
     logits: Tensor, carry: Tensor | None, conv: nn.Conv2d | None, sizes: Sizes
 ) -> Tensor:
-    """The map of a layer whose chain had ``carry`` before it."""
+    """Returns the map of a layer; ``carry`` is the previous map of its chain."""
     if carry is None or sizes["alpha"] is None:
         return logits
     logits = torch.lerp(logits, carry, sizes["alpha"])
@@ -34,7 +34,7 @@ def evolved(
 
 
 def map_conv(sizes: Sizes, first: bool) -> nn.Conv2d | None:
-    """The convolution over the maps of a layer that is not the first of its chain."""
+    """Returns the convolution over a layer's maps; None for the first of a chain."""
     if first or sizes["alpha"] is None:
         return None
     heads = sizes["num_attention_heads"]
@@ -49,7 +49,7 @@ class Dense(nn.Module):
         self.dense = nn.Linear(into, out)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x W^T + b."""
+        """Returns x W^T + b."""
         return self.dense(x)
 
 
@@ -76,7 +76,7 @@ class PixelAttention(nn.Module):
         self.register_buffer("away", away, persistent=False)
 
     def forward(self, x: Tensor, carry: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Contexts [B, pixels, values] of x [B, pixels, channels], and the map."""
+        """Maps x [B, pixels, channels] to contexts [B, pixels, values] and the map."""
         batch, pixels, _ = x.shape
         q, k, v = (
             f(x).view(batch, pixels, self.heads, -1).transpose(1, 2)
@@ -101,14 +101,17 @@ class PixelAttention(nn.Module):
 
 
 def mean_pool(x: Tensor) -> Tensor:
-    """3 x 3 / 2; even sides are padded behind alone, outside pixels do not count."""
+    """Averages 3 x 3 with stride 2; outside pixels do not count.
+
+    Even sides are padded only after the last pixel.
+    """
     return F.avg_pool2d(
         x, 3, 2, padding=x.shape[2] % 2, ceil_mode=True, count_include_pad=False
     )
 
 
 def enlarged(x: Tensor) -> Tensor:
-    """Twice the sides: pixel 2i is i, 2i + 1 the mean of i and i + 1."""
+    """Doubles the sides: pixel 2i is i, pixel 2i + 1 the mean of i and i + 1."""
     for axis in (2, 3):
         n = x.shape[axis]
         following = torch.cat(
@@ -130,7 +133,7 @@ class PixelBranch(nn.Module):
 
 
 class ConvLayer(nn.Module):
-    """Convolution with attention beside it or without, batch norm, ReLU."""
+    """Convolution with or without parallel attention, then batch norm and ReLU."""
 
     def __init__(
         self,
@@ -156,7 +159,7 @@ class ConvLayer(nn.Module):
     def forward(
         self, x: Tensor, carry: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """The layer's pixels, and the carried map."""
+        """Returns the layer's pixels, and the carried map."""
         y = self.convolution(x)
         if self.attention is not None:
             seen = mean_pool(x) if self.stride == 2 else x
@@ -172,7 +175,7 @@ class ConvLayer(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1 x 1, 3 x 3, 1 x 1, and the shortcut."""
+    """Convolutions 1 x 1, 3 x 3, 1 x 1, and the shortcut."""
 
     def __init__(
         self, into: int, out: int, stride: int, beside: PixelBranch | None, halved: bool
@@ -191,7 +194,7 @@ class Bottleneck(nn.Module):
         )
 
     def forward(self, x: Tensor, carry: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """The block's pixels, and the carried map."""
+        """Returns the block's pixels, and the carried map."""
         beside = x if self.shortcut is None else self.shortcut(x)[0]
         y, _ = self.layer[0](x)
         y, carry = self.layer[1](y, carry)
@@ -200,7 +203,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """ResNet, or AA-ResNet where ``augmented``; images [B, 3, side, side] to logits."""
+    """ResNet, or AA-ResNet if ``augmented``; images [B, 3, side, side] to logits."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -232,7 +235,7 @@ class ResNet(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits [B, labels]."""
+        """Returns logits [B, labels]."""
         x, _ = self.resnet.embedder.embedder(x)
         x = F.max_pool2d(x, 3, 2, 1)
         carry = None
@@ -254,7 +257,7 @@ class TokenAttention(nn.Module):
         self.evolving_conv = map_conv(sizes, first)
 
     def forward(self, x: Tensor, carry: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Contexts of x [B, T, width], and the map."""
+        """Returns contexts of x [B, T, width], and the map."""
         split = (*x.shape[:2], self.sizes["num_attention_heads"], -1)
         q, k, v = (
             f(x).view(split).transpose(1, 2) for f in (self.query, self.key, self.value)
@@ -282,7 +285,7 @@ class VitLayer(nn.Module):
         self.layernorm_after = nn.LayerNorm(width, eps=1e-6)
 
     def forward(self, x: Tensor, carry: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Hidden states and the carried map."""
+        """Returns hidden states and the carried map."""
         y, carry = self.attention.attention(self.layernorm_before(x), carry)
         x = x + self.attention.output(y)
         y = F.gelu(self.intermediate(self.layernorm_after(x)))
@@ -311,7 +314,7 @@ class ViT(nn.Module):
         self.classifier = nn.Linear(width, sizes["num_labels"])
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits [B, labels]."""
+        """Returns logits [B, labels]."""
         own = self.vit.embeddings
         x = own.patch_embeddings.projection(x).flatten(2).transpose(1, 2)
         token = own.cls_token.to(x.dtype).expand(x.shape[0], -1, -1)
@@ -323,9 +326,9 @@ class ViT(nn.Module):
 
 
 def peer_of(sizes: Sizes, weights: Mapping[str, Any]) -> nn.Module:
-    """The network with these weights; every name must match.
+    """Builds the network with these weights; every name must match.
 
-    Counters of batch norms, which decide nothing here, keep their own values.
+    Batch-norm counters, which have no effect here, keep their own values.
     """
     model: nn.Module = (ViT if "patch_size" in sizes else ResNet)(sizes)
     state = {name: torch.as_tensor(value) for name, value in weights.items()}

@@ -1,7 +1,7 @@
-"""PyTorch's linear layers with forward products by its oneDNN instead of its MKL.
+"""PyTorch's linear layers with forward products by oneDNN instead of MKL.
 
 On the AMD CPU of the records oneDNN with packed weights is the faster library in the
-forward pass. The two products of the backward pass stay with MKL.
+forward pass. Both products of the backward pass stay with MKL.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _Net = TypeVar("_Net", bound=nn.Module)
 
 
 class _Product(torch.autograd.Function):
-    """y = x Wᵀ + b; weights change in each step, so packing them belongs to it."""
+    """y = x Wᵀ + b; weights change every step, so packing is part of the step."""
 
     @staticmethod
     def forward(
@@ -39,15 +39,15 @@ class _Product(torch.autograd.Function):
 
 
 class OneDnnLinear(nn.Linear):
-    """A linear layer with that product."""
+    """A linear layer with oneDNN's forward product."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """[..., in] to [..., out]."""
+        """Maps [..., in] to [..., out]."""
         return _Product.apply(input, self.weight, self.bias)  # type: ignore[no-any-return]
 
 
 def with_onednn(net: _Net) -> _Net:
-    """A copy of the net in which every linear layer is such a one."""
+    """Returns a copy of the net in which every linear layer is a OneDnnLinear."""
     made = copy.deepcopy(net)
     for layer in made.modules():
         if type(layer) is nn.Linear:

@@ -1,8 +1,8 @@
-"""EA-DC-Transformer in eager PyTorch, with this library's names of parameters.
+"""EA-DC-Transformer in eager PyTorch, with this library's parameter names.
 
-Written as one would for speed without compiling, over padded batches: convolutions and
-maps see zeros outside a series, batch norm and the feed-forward only its valid steps,
-so that padding changes no result.
+Written for speed without compiling, over padded batches: convolutions and maps see
+zeros outside a series, batch norm and feed-forward only its valid steps, so that
+padding changes no result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SLOPE = 0.01
 
 @dataclass(frozen=True)
 class SeriesShape:
-    """Sizes and settings; alpha None is vanilla attention."""
+    """Sizes and settings; ``alpha`` None means vanilla attention."""
 
     channels: int
     max_length: int
@@ -46,12 +46,12 @@ class SeriesShape:
 
     @property
     def attended(self) -> int:
-        """Width of the attention branch, p d."""
+        """Returns the width of the attention branch, p d."""
         return round(self.ratio * self.width)
 
 
 class Steps:
-    """Which of the places [B, T] are steps of a series."""
+    """Mask of the valid steps among positions [B, T]."""
 
     def __init__(self, lengths: Tensor, length: int, dtype: torch.dtype) -> None:
         valid = torch.arange(length) < lengths[:, None]
@@ -64,12 +64,12 @@ class Steps:
         self.pairs = keys * keys.transpose(-1, -2)  # [B, 1, T, T]
 
     def pack(self, x: Tensor) -> Tensor:
-        """[steps, width] from [B, T, width]."""
+        """Packs [B, T, width] as [steps, width]."""
         flat = x.reshape(-1, x.shape[-1])
         return flat if self.all else flat.index_select(0, self.rows)
 
     def pad(self, rows: Tensor) -> Tensor:
-        """[B, T, width] from [steps, width], zeros outside."""
+        """Unpacks [steps, width] as [B, T, width] with zeros outside."""
         batch, length, _ = self.valid.shape
         shape = (batch * length, rows.shape[-1])
         if not self.all:
@@ -78,7 +78,7 @@ class Steps:
 
 
 class Attention(nn.Module):
-    """Multi-head attention of a width of its own; from some layer on it evolves."""
+    """Multi-head attention with its own width; its map evolves from some layer on."""
 
     def __init__(self, shape: SeriesShape, layer: int) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class Attention(nn.Module):
     def forward(
         self, x: Tensor, carry: Tensor | None, steps: Steps
     ) -> tuple[Tensor, Tensor]:
-        """Context [B, T, p d], and the map [B, heads, T, T] for the next layer."""
+        """Returns context [B, T, p d], and map [B, heads, T, T] for the next layer."""
         batch, length, _ = x.shape
         split = (batch, length, self.shape.heads, -1)
         q, k, v = (
@@ -119,7 +119,7 @@ class Attention(nn.Module):
         return context.transpose(1, 2).reshape(batch, length, -1), logits
 
     def evolve(self, logits: Tensor, carry: Tensor | None, steps: Steps) -> Tensor:
-        """Skip and convolution; maps outside a series are 0 under the kernel."""
+        """Applies skip and convolution; the kernel sees 0 outside a series."""
         shape = self.shape
         if shape.released:
             carry = F.dropout(F.leaky_relu(carry, SLOPE), shape.dropout, self.training)
@@ -134,7 +134,7 @@ class Attention(nn.Module):
 
 
 class Convolution(nn.Module):
-    """Dilated, weight-normalised, along time."""
+    """Dilated, weight-normalised convolution along time."""
 
     def __init__(self, shape: SeriesShape, dilation: int) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ class Convolution(nn.Module):
         self.weight_g = nn.Parameter(norm.clone())
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, T, (1 - p) d] from [B, T, d]."""
+        """Maps [B, T, d] to [B, T, (1 - p) d]."""
         weight = torch._weight_norm(self.weight_v, self.weight_g, 0)
         channels = F.pad(x.transpose(1, 2), self.padding)
         y = F.conv1d(channels, weight, self.bias, dilation=self.dilation)
@@ -154,7 +154,7 @@ class Convolution(nn.Module):
 
 
 class Layer(nn.Module):
-    """Both branches, norm and feed-forward; the end of a block adds its input."""
+    """Both branches, norm, feed-forward; the last layer of a block adds its input."""
 
     def __init__(self, shape: SeriesShape, layer: int) -> None:
         super().__init__()
@@ -178,7 +178,7 @@ class Layer(nn.Module):
     def forward(
         self, x: Tensor, block_input: Tensor, carry: Tensor | None, steps: Steps
     ) -> tuple[Tensor, Tensor | None]:
-        """Hidden states [B, T, d], zero outside the series, and the carried map."""
+        """Returns states [B, T, d], zero outside the series, and the carried map."""
         parts = []
         if "self" in self.attention:
             context, carry = self.attention["self"](x, carry, steps)
@@ -200,7 +200,7 @@ class Layer(nn.Module):
 
 
 class SeriesClassifier(nn.Module):
-    """Logits [B, outputs]; also a regressor's predictions."""
+    """Maps series to logits [B, outputs], or to a regressor's predictions."""
 
     def __init__(self, shape: SeriesShape, head: str = "classifier") -> None:
         super().__init__()
@@ -220,7 +220,7 @@ class SeriesClassifier(nn.Module):
         self.add_module(head, nn.Linear(steps * shape.width, shape.outputs))
 
     def forward(self, values: Tensor, steps: Steps) -> Tensor:
-        """From padded values [B, T, channels]."""
+        """Maps padded values [B, T, channels] to outputs."""
         shape, length = self.shape, values.shape[1]
         embeddings = self.transformer.embeddings
         x = embeddings["projection"](values) * math.sqrt(shape.width)

@@ -1,8 +1,8 @@
 """Text nets in eager PyTorch over padded batches, with this library's parameter names.
 
-Written as one would for speed without compiling: relative positions by one product with
-the table and a view that shifts its rows, maps mixed by ``lerp``, one ``conv2d`` over
-heads. Convolutions see zeros outside a text, so padding changes no result.
+Written for speed without compiling: relative positions by one product with the table
+and a view that shifts its rows, maps mixed by ``lerp``, one ``conv2d`` over heads.
+Convolutions see zeros outside a text, so padding changes no result.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["TextNet", "Words", "adam"]
 
 
 class Words:
-    """Which of the places [B, T] are words, in the forms the layers need."""
+    """Mask of the words among positions [B, T], in the forms the layers need."""
 
     def __init__(self, lengths: Tensor, longest: int, dtype: torch.dtype) -> None:
         valid = torch.arange(longest) < lengths[:, None]
@@ -32,16 +32,16 @@ class Words:
         self.pairs = keys * keys.transpose(-1, -2)  # [B, 1, T, T]
 
     def states(self, x: Tensor) -> Tensor:
-        """x [B, T, d] with zeros at padding."""
+        """Returns x [B, T, d] with zeros at padding."""
         return x if self.all else x * self.valid
 
     def maps(self, logits: Tensor) -> Tensor:
-        """Maps [B, heads, T, T] with zeros at padding."""
+        """Returns maps [B, heads, T, T] with zeros at padding."""
         return logits if self.all else logits * self.pairs
 
 
 def shifted(rows: Tensor) -> Tensor:
-    """[.., T, T] whose (i, j) is (i, j - i + T - 1) of rows [.., T, 2 T - 1]."""
+    """Shifts rows [.., T, 2 T - 1] to [.., T, T]: (i, j) is (i, j - i + T - 1)."""
     length = rows.shape[-2]
     if length == 1:
         return rows
@@ -50,7 +50,7 @@ def shifted(rows: Tensor) -> Tensor:
 
 
 class SelfAttention(nn.Module):
-    """Attention with relative positions; from the second layer on its map evolves."""
+    """Attention with relative positions; its map evolves from the second layer on."""
 
     def __init__(self, config: Any, layer: int) -> None:
         super().__init__()
@@ -79,13 +79,13 @@ class SelfAttention(nn.Module):
         self.evolves = kind is not None
 
     def convolution(self) -> nn.Conv2d:
-        """Over the maps of all heads."""
+        """Returns a convolution over the maps of all heads."""
         return nn.Conv2d(self.heads, self.heads, 3, padding=1)
 
     def forward(
         self, x: Tensor, carry: Tensor | None, words: Words
     ) -> tuple[Tensor, Tensor]:
-        """Context [B, T, width], and the map [B, heads, T, T] for the next layer."""
+        """Returns context [B, T, width]; map [B, heads, T, T] for the next layer."""
         batch, length, _ = x.shape
         q, k, v = (
             f(x).view(batch, length, self.heads, -1).transpose(1, 2)
@@ -103,7 +103,7 @@ class SelfAttention(nn.Module):
         return context.transpose(1, 2).reshape(batch, length, -1), logits
 
     def evolve(self, logits: Tensor, carry: Tensor | None, words: Words) -> Tensor:
-        """Skip and convolution, or the convolutions of the map before."""
+        """Applies skip and convolution, or the convolutions of the previous map."""
         if not self.predicts:
             mixed = torch.lerp(logits, carry, self.alpha)
             grown = F.relu_(self.evolving_conv(words.maps(mixed)))
@@ -116,12 +116,12 @@ class SelfAttention(nn.Module):
 
 
 def coefficient(value: Any, layer: int, config: Any) -> float:
-    """The layer's α or β."""
+    """Returns the layer's α or β."""
     return float(np.broadcast_to(value, config.num_hidden_layers)[layer])
 
 
 class Dense(nn.Module):
-    """A linear layer under the name ``dense``, and the norm behind it if wanted."""
+    """A linear layer under the name ``dense``, optionally followed by a norm."""
 
     def __init__(self, inner: int, width: int, eps: float | None = None) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ class Layer(nn.Module):
     def forward(
         self, states: list[Tensor], carry: Tensor | None, words: Words
     ) -> tuple[Tensor, Tensor | None]:
-        """Hidden states [B, T, d] and the carried map."""
+        """Returns hidden states [B, T, d] and the carried map."""
         x = self.connection(torch.cat(states, -1)) if self.connects else states[-1]
         parts = []
         if hasattr(self, "attention"):
@@ -177,7 +177,7 @@ class Layer(nn.Module):
 
 
 class TextNet(nn.Module):
-    """The net of a TextNetConfig whose activation is ReLU; logits [B, num_labels]."""
+    """The net of a TextNetConfig with ReLU activation; logits [B, num_labels]."""
 
     def __init__(self, config: Any) -> None:
         super().__init__()
@@ -198,7 +198,7 @@ class TextNet(nn.Module):
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
 
     def hidden_states(self, ids: Tensor, types: Tensor, words: Words) -> list[Tensor]:
-        """The embedding and the states of all layers, each [B, T, d]."""
+        """Returns the embedding and the states of all layers, each [B, T, d]."""
         embeddings = self.text_net["embeddings"]
         x = embeddings["word_embeddings"](ids)
         x = embeddings["projection"](F.dropout(x, self.drops[0], self.training))
@@ -211,7 +211,7 @@ class TextNet(nn.Module):
         return states
 
     def forward(self, ids: Tensor, types: Tensor, lengths: Tensor) -> Tensor:
-        """From padded ids and token types [B, T], and lengths [B]."""
+        """Maps padded ids and token types [B, T], and lengths [B], to logits."""
         words = Words(lengths, ids.shape[1], self.classifier.weight.dtype)
         last = self.hidden_states(ids, types, words)[-1]
         pooled = words.states(last).sum(1) / words.lengths[:, None]
@@ -219,7 +219,7 @@ class TextNet(nn.Module):
 
 
 def adam(model: nn.Module, lr: float, weight_decay: float) -> torch.optim.Adam:
-    """torch's Adam with an L2 norm, fused where this build has it for the CPU."""
+    """Returns torch's Adam with an L2 penalty, fused if supported on the CPU."""
     trained = [p for p in model.parameters() if p.requires_grad]
     own = {"lr": lr, "weight_decay": weight_decay}
     try:

@@ -1,8 +1,8 @@
 """The Transformer and the EA-Transformer in eager PyTorch, under our parameters' names.
 
-Written as one would for speed without compiling: scaled_dot_product_attention where
-attention is vanilla, fused mixes (``lerp``) and one ``conv2d`` over heads where maps
-evolve, and the output matrix at target tokens alone, not at padding.
+Written for speed without compiling: scaled_dot_product_attention where attention is
+vanilla, fused mixes (``lerp``) and one ``conv2d`` over heads where maps evolve. The
+output matrix is applied only at target tokens, not at padding.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Chain:
-    """One of the three chains of maps: its skip, whether it convolves, and its shift.
+    """One of the three chains of maps: its skip, its convolution and its shift.
 
     ``shift`` is "" (centred), "diagonal" (one down, one right) or "query" (one down).
     """
@@ -45,7 +45,7 @@ class Chain:
 
 
 class Mask:
-    """Which cells of the maps exist: as factors, and as terms for the softmax."""
+    """Mask of the cells that exist in the maps: as factors, and as softmax bias."""
 
     def __init__(self, keep: Tensor, keys: Tensor | None = None) -> None:
         self.keep = keep
@@ -55,7 +55,7 @@ class Mask:
 
     @staticmethod
     def of(tokens: Tensor, dtype: torch.dtype) -> tuple[Mask, Mask]:
-        """Masks over these tokens [B, S] for themselves and for other queries."""
+        """Returns masks over these tokens [B, S], for themselves and other queries."""
         keys = tokens[:, None, None, :].to(dtype)
         return Mask(keys * keys.transpose(-1, -2), keys), Mask(keys)
 
@@ -80,7 +80,7 @@ class Attention(nn.Module):
     def forward(
         self, x: Tensor, memory: Tensor, carry: Tensor | None, mask: Mask
     ) -> tuple[Tensor, Tensor | None]:
-        """Context [B, T, width] and the map that is carried on."""
+        """Returns context [B, T, width] and the carried map."""
         places = ((self.query, x), (self.key, memory), (self.value, memory))
         q, k, v = (
             part(rows).unflatten(-1, (self.heads, -1)).transpose(1, 2)
@@ -100,10 +100,10 @@ class Attention(nn.Module):
         return found.transpose(1, 2).flatten(2), scores
 
     def grow(self, scores: Tensor) -> Tensor:
-        """Mix the scores with the ReLU of their shifted convolution."""
+        """Mixes the scores with the ReLU of their shifted convolution."""
         chain, conv = self.chain, self.evolving_conv
         assert conv is not None
-        # A shifted map needs no row, or column, behind the last one that it reads.
+        # A shifted map needs no padding row (or column) after the last one it reads.
         down, right = chain.shift != "", chain.shift == "diagonal"
         padded = F.pad(scores, (1, 1 - right, 1, 1 - down))
         grown = F.relu_(F.conv2d(padded, conv.weight * self.taps, conv.bias))
@@ -122,7 +122,7 @@ class Sublayer(nn.Module):
         self.dropout = nn.Dropout(sizes.dropout)
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """Project x, add it to the residual, normalise."""
+        """Projects x, adds it to the residual, and normalises."""
         return self.LayerNorm(self.dropout(self.dense(x)) + residual)
 
 
@@ -137,7 +137,7 @@ class Block(nn.Module):
     def forward(
         self, x: Tensor, memory: Tensor, carry: Tensor | None, mask: Mask
     ) -> tuple[Tensor, Tensor | None]:
-        """Hidden states and the carried map."""
+        """Returns hidden states and the carried map."""
         found, carry = self.get_submodule("self")(x, memory, carry, mask)
         return self.output(found, x), carry
 
@@ -150,7 +150,7 @@ class Dense(nn.Module):
         self.dense = nn.Linear(width, inner)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x W^T + b."""
+        """Returns x W^T + b."""
         return self.dense(x)
 
 
@@ -166,7 +166,7 @@ class Layer(nn.Module):
 
 
 class Stack(nn.Module):
-    """The layers, and the maps that run through them."""
+    """The layers, and the maps carried through them."""
 
     def __init__(self, sizes: Sizes, own: Chain, cross: Chain | None) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ class Stack(nn.Module):
     def forward(
         self, x: Tensor, mask: Mask, memory: tuple[Tensor, Mask] | None = None
     ) -> Tensor:
-        """Hidden states of the last layer; ``memory`` is read with its own mask."""
+        """Returns states of the last layer; ``memory`` comes with its own mask."""
         own = cross = None
         for layer in self.layer:
             x, own = layer.attention(x, x, own, mask)
@@ -200,7 +200,7 @@ class Embeddings(nn.Module):
         self.register_buffer("positions", table, persistent=False)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Token ids [B, T] to [B, T, width]."""
+        """Embeds token ids [B, T] as [B, T, width]."""
         words = self.word_embeddings(ids) * self.word_embeddings.embedding_dim**0.5
         return self.dropout(words + self.positions[: ids.shape[1]])
 
@@ -221,14 +221,14 @@ class Body(nn.Module):
 
 
 class Translation(nn.Module):
-    """Source and target ids to the loss, as the benchmarks train it."""
+    """Maps source and target ids to the loss, as the benchmarks train it."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
         self.transformer = Body(sizes)
 
     def hidden(self, source: Tensor, tokens: Tensor, target: Tensor) -> Tensor:
-        """The decoder's hidden states [B, T, width]; ``tokens`` is 1 where one is."""
+        """Returns decoder states [B, T, width]; ``tokens`` is 1 at tokens."""
         body = self.transformer
         x, y = body.embeddings(source), body.embeddings(target)
         own, others = Mask.of(tokens, x.dtype)
@@ -243,7 +243,7 @@ class Translation(nn.Module):
         labels: Tensor,
         smoothing: float = 0.1,
     ) -> Tensor:
-        """Mean cross entropy of the labels that are not -100."""
+        """Returns the mean cross entropy of the labels that are not -100."""
         kept = labels != -100
         found = self.hidden(source, tokens, target)[kept]
         logits = found @ self.transformer.embeddings.word_embeddings.weight.T
@@ -251,7 +251,7 @@ class Translation(nn.Module):
 
 
 def adam(model: nn.Module, lr: float = 1e-3) -> torch.optim.Adam:
-    """Adam as Vaswani et al. use it, fused where torch has it for the CPU."""
+    """Returns Adam as Vaswani et al. use it, fused if torch supports it on the CPU."""
     own = {"lr": lr, "betas": (0.9, 0.98), "eps": 1e-9}
     try:
         return torch.optim.Adam(model.parameters(), fused=True, **own)

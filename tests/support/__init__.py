@@ -1,1 +1,1 @@
-"""What several tests share: the table of operations and how a case of it is run."""
+"""Shared parts of several tests: the table of operations, and how to run a case."""

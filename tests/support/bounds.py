@@ -1,4 +1,4 @@
-"""How far two correct computations of the same thing may lie apart."""
+"""Bounds on the difference of two correct computations of the same result."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from support.cases import as_float64
 
 # The bounds. Two correct kernels differ
-# - in the last bits of each element: RELATIVE of it. float32: the stated error of the
-#   vector functions, a few units of 2^-24; bfloat16: one step to the neighbour, 2^-7;
+# - in the last bits of each element: by RELATIVE of its value. float32: the stated
+#   error of the vector functions, a few units of 2^-24; bfloat16: one step, 2^-7;
 # - in the order of sums: an error of 2^-24 per term that grows like a random walk, so
-#   STEP sqrt(terms) of the largest element (or of the terms, where a case says that
+#   by STEP sqrt(terms) of the largest element (or of the terms, if a case says that
 #   they cancel). Sums run in float32 for bfloat16 too.
 RELATIVE = {"float32": 2.0**-21, "bfloat16": 2.0**-7, "float64": 2.0**-50}
 STEP = {"float32": 4 * 2.0**-24, "bfloat16": 4 * 2.0**-24, "float64": 4 * 2.0**-53}
-# What a backward pass makes of a forward result that was rounded to the neighbour.
+# Effect on a backward pass of a forward result that was rounded to the neighbour.
 DOWNSTREAM = {"float32": 2.0**-20, "bfloat16": 2.0**-6, "float64": 2.0**-49}
 
 
@@ -31,15 +31,15 @@ def assert_agrees(
     roundings: int = 1,
     at: str,
 ) -> None:
-    """``got`` has the type and shape of ``want`` and differs within the bounds above.
+    """Checks that ``got`` has the type and shape of ``want`` and is within the bounds.
 
     Args:
-        dtype: of the tensors that were computed with.
-        terms: of the longest sum on the way.
-        downstream: they follow from results that had differences of their own.
+        dtype: type of the tensors in the computation.
+        terms: number of terms of the longest sum in the computation.
+        downstream: whether the arrays follow from results that differed already.
         cancels: size of terms that may cancel to almost nothing.
-        roundings: how often a value was stored on the way.
-        at: names the comparison in messages.
+        roundings: how often a value was stored in the computation.
+        at: name of the comparison in messages.
     """
     assert got.dtype == want.dtype, at
     assert got.shape == want.shape, at

@@ -1,4 +1,4 @@
-"""One case of an operation: inputs, the call, a NumPy oracle; how it is run."""
+"""A case of an operation (inputs, call, NumPy oracle), and functions that run it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ NUMPY_TYPES = {
 class Case:
     """A call of one op on differentiable inputs of the given shapes.
 
-    ``call`` takes one Tensor per shape and returns a Tensor; everything else it needs
-    (labels, masks, packing) it holds itself. ``oracle`` is the same in NumPy float64.
-    ``wide`` cases are large enough for kernels to cut them into several jobs, and too
-    large for differences; the others get a gradient check. ``terms`` is the number of
-    products that the longest sum of the op, forward or backward, has.
+    ``call`` takes one Tensor per shape and returns a Tensor; it holds everything else
+    it needs (labels, masks, packing). ``oracle`` is the same computation in NumPy
+    float64. ``wide`` cases are large enough for kernels to split them into several
+    jobs, and too large for finite differences; the others get a gradient check.
+    ``terms`` is the number of products in the op's longest sum, forward or backward.
     """
 
     op: str
@@ -36,14 +36,14 @@ class Case:
     call: Callable
     oracle: Callable | None = None
     wide: bool = False
-    vast: bool = False  # of wide ones: minutes on emulated hardware
+    vast: bool = False  # a wide case that takes minutes on emulated hardware
     positive: bool = False  # inputs in [0.5, 2] instead of normal
-    step: float = 1e-5  # of central differences
+    step: float = 1e-5  # of the central differences
     terms: int = 0
     cancels: float = 0.0  # size of terms that may cancel to almost nothing
-    roundings: int = 1  # how often a value is stored on its way to a result
-    # Where a result follows from another that is stored on the way: takes inputs, a
-    # result and that of ref, and returns what ref makes of what the first had stored.
+    roundings: int = 1  # how often a value is stored before the result
+    # For a result that follows from another, stored result: takes the inputs, a result
+    # and ref's result; returns ref's result for the values stored by the first.
     follows: Callable[[list, np.ndarray, np.ndarray], np.ndarray] | None = None
     dtypes: tuple[str, ...] = tuple(NUMPY_TYPES)
 
@@ -52,21 +52,21 @@ class Case:
 
     @property
     def sum_length(self) -> int:
-        """``terms``, or the largest input where it is not given."""
+        """Returns ``terms``, or the largest input's size if it is not given."""
         return self.terms or max(1, *(math.prod(s) for s in self.shapes))
 
     def draw(self) -> list[np.ndarray]:
-        """The inputs, float64: the same in every process."""
+        """Returns the inputs in float64; they are the same in every process."""
         rng = np.random.default_rng(zlib.crc32(str(self).encode()))
         arrays = [np.asarray(rng.standard_normal(shape)) for shape in self.shapes]
         if self.positive:
             arrays = [np.asarray(0.5 + 1.5 / (1 + np.exp(-a))) for a in arrays]
-        if self.step >= 0.125:  # exactly representable, also in few bits
+        if self.step >= 0.125:  # exactly representable, also with few bits
             arrays = [np.asarray(np.round(a * 4) / 4) for a in arrays]
         return arrays
 
     def tensors(self, dtype: str, device: str = "cpu") -> list:
-        """The inputs as tensors of a type on a device."""
+        """Returns the inputs as tensors of a type on a device."""
         from evolving_attention import _core
 
         return [
@@ -77,23 +77,23 @@ class Case:
         ]
 
     def cotangent(self, shape: Sequence[int]) -> np.ndarray:
-        """The gradient that flows in from above, float64."""
+        """Returns the output gradient, float64."""
         rng = np.random.default_rng(zlib.crc32(f"d {self}".encode()))
         return rng.standard_normal(tuple(shape))
 
 
 def round_to(array: np.ndarray, dtype: str) -> np.ndarray:
-    """``array`` rounded to ``dtype`` by NumPy."""
+    """Returns ``array`` rounded to ``dtype`` by NumPy."""
     return np.asarray(array).astype(NUMPY_TYPES[dtype])
 
 
 def as_float64(tensor: object) -> np.ndarray:
-    """A copy of a tensor (or array) in float64."""
+    """Returns a copy of a tensor (or array) in float64."""
     return np.array(np.asarray(tensor), dtype=np.float64)
 
 
 def run_case(case: Case, dtype: str, device: str = "cpu") -> list[np.ndarray]:
-    """Run a case forward and backward; return output and gradients in their own type.
+    """Runs a case forward and backward; returns output and gradients in their type.
 
     The random state is set first, so that dropout draws the same bits every time.
     """
@@ -114,7 +114,7 @@ def run_case(case: Case, dtype: str, device: str = "cpu") -> list[np.ndarray]:
 
 
 def followed(case: Case, dtype: str, got: np.ndarray, want: np.ndarray) -> np.ndarray:
-    """What ref makes of what ``got`` stored on its way, with run_case's random bits."""
+    """Returns ref's result for the values stored by ``got``; bits as in run_case."""
     import evolving_attention as ea
 
     if case.follows is None or np.array_equal(got, want):
@@ -126,7 +126,7 @@ def followed(case: Case, dtype: str, got: np.ndarray, want: np.ndarray) -> np.nd
 
 @contextlib.contextmanager
 def forced(*choices: tuple[str, str]) -> Iterator[None]:
-    """Force (kernel, implementation) pairs alone, in order; then EA_KERNEL's again."""
+    """Forces only these (kernel, implementation) pairs in order; restores EA_KERNEL."""
     from evolving_attention import _core
 
     try:
@@ -141,7 +141,7 @@ def forced(*choices: tuple[str, str]) -> Iterator[None]:
 
 
 def kernel_calls(kernel: str, implementation: str) -> int:
-    """How often an implementation has run since the process started."""
+    """Returns how often an implementation has run since the process started."""
     from evolving_attention import _core
 
     for name, candidate, calls in _core.kernel_entries():

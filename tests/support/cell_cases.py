@@ -1,4 +1,4 @@
-"""The table of operations between tokens, flat maps and dense ones."""
+"""The table of operations between tokens, flat maps and dense maps."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from support.map_cases import (
 )
 from support.op_cases import ops
 
-# One query before many keys, and the other way round: every distance is clipped.
+# One query with many keys, and many queries with few: every distance is clipped.
 LONG = Lengths(2, (1, 40), (70, 3))
 ALL = [*LENGTHS, LONG, *WIDE_LENGTHS, MANY]
 
 
 def clipped(n: Lengths, furthest: int) -> list[np.ndarray]:
-    """D + clip(j - i, -D, D) of each sequence's cells."""
+    """Returns D + clip(j - i, -D, D) for the cells of each sequence."""
     return [
         furthest
         + np.clip(np.arange(k) - np.arange(q)[:, None], -furthest, furthest).astype(int)
@@ -34,7 +34,7 @@ def clipped(n: Lengths, furthest: int) -> list[np.ndarray]:
 def distances() -> Iterator[Case]:
     for n in ALL:
         rows = sum(n.queries) * n.heads
-        # All keys alike, some clipped, none.
+        # All keys at one distance, some distances clipped, none clipped.
         for furthest in (2, n.longest) if n.wide else (0, 1, 2, n.longest):
             width = 2 * furthest + 1
 
@@ -80,7 +80,7 @@ def distances() -> Iterator[Case]:
 
 
 def columns(lengths: tuple[int, ...], room: int, gaps: bool) -> list[np.ndarray]:
-    """Where the tokens of each sequence stand among ``room`` columns."""
+    """Returns the columns, out of ``room``, of the tokens of each sequence."""
     rng = np.random.default_rng(room)
     return [
         np.sort(rng.choice(room, size, replace=False)) if gaps else np.arange(size)
@@ -167,6 +167,6 @@ def pairs() -> Iterator[Case]:
 
 
 def cell_cases() -> list[Case]:
-    """Every case of an op between tokens and maps, or between layouts of maps."""
+    """Returns every case of an op between tokens and maps, or between map layouts."""
     makers = (distances, padding, pairs)
     return [case for maker in makers for case in maker()]

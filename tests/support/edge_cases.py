@@ -14,7 +14,7 @@ from support.op_cases import ops
 
 @dataclass(frozen=True)
 class EdgeLists:
-    """A random graph with nodes without edges, loops and several edges of one pair."""
+    """A random graph with isolated nodes, loops and repeated edges."""
 
     heads: int
     queries: int
@@ -27,11 +27,11 @@ class EdgeLists:
 
     @cached_property
     def drawn(self) -> tuple[np.ndarray, np.ndarray]:
-        """The query and the key of each edge, sorted by query."""
+        """Returns the query and the key of each edge, sorted by query."""
         rng = np.random.default_rng(self.edges)
         if self.edges == 0:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        # The first node is a hub, and the last has no edge, if there are several.
+        # With several nodes, the first is a hub and the last has no edge.
         most = max(1, self.queries - 1)
         entered = rng.integers(0, most, self.edges) * (rng.random(self.edges) < 0.8)
         return np.sort(entered), rng.integers(0, self.keys, self.edges)
@@ -71,7 +71,7 @@ WIDE = [
 
 
 def rows(x: np.ndarray, heads: int) -> np.ndarray:
-    """[tokens, heads, d]"""
+    """Reshapes to [tokens, heads, d]."""
     return x.reshape(len(x), heads, x.shape[1] // heads if len(x) else 1)
 
 
@@ -178,5 +178,5 @@ def steps() -> Iterator[Case]:
 
 
 def edge_cases() -> list[Case]:
-    """Every case of an op along edges."""
+    """Returns every case of an op along edges."""
     return [case for maker in (edges, softmaxes, steps) for case in maker()]

@@ -29,14 +29,14 @@ WIDE_LENGTHS = [
     Lengths(3, (17, 0, 69), (69, 5, 33), wide=True),
     Lengths(12, (11, 9, 7, 14, 8, 23, 3, 12), wide=True),
 ]
-# Many blocks of keys, and of queries. Positive, so that no convolution comes so near 0
-# that the order of its sums decides what the ReLU does.
+# Many blocks of keys and of queries. Inputs are positive, so that no convolution is so
+# near 0 that the order of its sums decides the ReLU's result.
 LONG = Lengths(2, (67, 1024, 512), (1024, 5, 33), wide=True)
 SCALE, SOFTMAX_SCALE, DROPOUT = 0.3, 0.7, 0.2
 
 
 def inputs(n: Lengths, c: tuple[float, ...], d: int, size: int, e: int = 0):
-    """Shapes of q, k, v and of what else the form takes."""
+    """Returns the shapes of q, k, v and of the form's other inputs."""
     width, keys = n.heads * d, sum(n.n_k)
     shapes = [(sum(n.queries), width), (keys, width), (keys, n.heads * (e or d))]
     if c[0] or c[2]:
@@ -47,18 +47,19 @@ def inputs(n: Lengths, c: tuple[float, ...], d: int, size: int, e: int = 0):
 
 
 def split(c: tuple[float, ...], rest: tuple):
-    """previous, weight, bias of the inputs behind q, k, v."""
+    """Returns previous, weight and bias among the inputs after q, k, v."""
     previous = rest[0] if c[0] or c[2] else None
     weight, bias = rest[-2:] if c[4] else (None, None)
     return previous, weight, bias
 
 
 def context_of_carry(n: Lengths, e: int, biased: bool):
-    """Context as ref makes it of a result's own carry; the carry as ref has it.
+    """Returns ``follows``: ref's context of a result's own carry, and ref's carry.
 
-    The logits are rounded to the type of the tensors before the softmax, and sums in
-    another order take a few to the neighbour. That moves context by up to 2^-8 t |L V|,
-    more than the order of its own sums does. M = carry, p = 1, s = 0: those logits.
+    The logits are rounded to the tensors' type before the softmax, and another order of
+    sums rounds a few of them to the neighbour. That moves the context by up to
+    2^-8 t |L V|, more than the order of its own sums does. With M = carry, p = 1 and
+    s = 0 the logits are exactly those of the result.
     """
     tokens = sum(n.queries) * n.heads * e
 
@@ -76,7 +77,7 @@ def context_of_carry(n: Lengths, e: int, biased: bool):
 
 
 def fused_cases() -> list[Case]:
-    """Context and carry as one vector, without and with dropout."""
+    """Returns cases of context and carry as one vector, without and with dropout."""
     return list(_fused())
 
 
@@ -90,7 +91,7 @@ def _fused() -> Iterator[Case]:
                 continue
             for size in (3,) if n is LONG else sizes_of(n, kind):
                 yield fused(n, kind, size)
-    # Values wider than keys, and narrower: on a GPU also by a block of 64 columns.
+    # Values wider than keys, and narrower: a GPU also uses a block of 64 columns.
     for n, values in [(LENGTHS[0], 5), (LENGTHS[0], 70), (SPARSE[0], 2), (TALL, 20)]:
         for kind in ("vanilla", "residual", "evolving"):
             yield fused(n, kind, sizes_of(n, kind)[0], values=values)
@@ -113,10 +114,10 @@ def fused(
     biased=False,
     values: int | None = None,
 ) -> Case:
-    """Context and carry of one call.
+    """Returns the case of one call: its context and carry.
 
     ``biased``: with a map added to the scores; ``values``: features of a head's
-    values, other than those of its keys.
+    values, if they differ from those of its keys.
     """
     c = FORMS[kind]
     d = 80 if n is TALL else 17 if n.wide and n is not LONG else 3

@@ -38,7 +38,7 @@ class Windows:
 
     @property
     def places(self) -> Pair:
-        """Windows along both axes."""
+        """Returns the number of windows along both axes."""
         found = []
         for size, k, s, p, d in zip(
             self.images[2:],
@@ -56,7 +56,7 @@ class Windows:
         return found[0], found[1]
 
     def cells(self, x: np.ndarray, outside: float) -> np.ndarray:
-        """[kernel cells, n, channels, out height, out width] of every window."""
+        """Returns windows as [kernel cells, n, channels, out height, out width]."""
         far = [
             s * n + d * k
             for s, n, d, k in zip(
@@ -105,7 +105,7 @@ def convolution(w: Windows, out: int, groups: int, bias: bool) -> Case:
         ),
         oracle,
         wide=w.wide,
-        # In the emulation each weight is a block of 256 fibers.
+        # In the emulation each weight takes a block of 256 fibers.
         vast=bool(products > 2**24 or np.prod(weight) > 2**14),
         terms=int(max(1, *sums)),
         cancels=1.0,
@@ -116,14 +116,14 @@ def convolutions() -> Iterator[Case]:
     for bias in (True, False):
         for w, out, groups in [
             (Windows((1, 1, 1, 1), (1, 1)), 1, 1),
-            (Windows((2, 3, 5, 4), (1, 1)), 2, 1),  # a product of pixels
+            (Windows((2, 3, 5, 4), (1, 1)), 2, 1),  # computed as a product of pixels
             (Windows((2, 3, 5, 4), (1, 1), stride=(2, 2)), 2, 1),
             (Windows((2, 3, 5, 7), (3, 3), padding=(1, 1)), 5, 1),
             (Windows((1, 2, 6, 5), (3, 2), (2, 1), (1, 0)), 3, 1),
             (Windows((1, 4, 5, 6), (3, 3), (1, 2), (2, 1), (2, 1)), 6, 2),
             (Windows((2, 3, 4, 4), (2, 3), padding=(0, 1)), 3, 3),  # by channel
             (Windows((1, 2, 1, 2), (3, 3), padding=(3, 2)), 1, 1),  # mostly padding
-            (Windows((1, 1, 1, 1), (1, 1), (7, 7), (5, 5)), 1, 1),  # it alone
+            (Windows((1, 1, 1, 1), (1, 1), (7, 7), (5, 5)), 1, 1),  # only padding
             (Windows((0, 2, 4, 3), (3, 3)), 2, 1),
         ]:
             yield convolution(w, out, groups, bias)
@@ -185,7 +185,7 @@ def pools() -> Iterator[Case]:
 
 
 def means(w: Windows, x: np.ndarray, padded: bool) -> np.ndarray:
-    """Means over the cells of each window in the image, or in that with padding."""
+    """Returns means over each window's cells in the image, or in the padded image."""
     counted = np.ones_like(x)
     if padded:
         sides = [(p, p) for p in w.padding]
@@ -280,7 +280,7 @@ def normalised() -> Iterator[Case]:
 
 
 def relative_positions() -> Iterator[Case]:
-    """Images of the given widths, the last row of which may not be whole."""
+    """Yields images of the given widths, whose last row may be incomplete."""
     for n in ALL:
         for reach, width in ((1, 5), (2, 40)) if n.wide else ((0, 1), (1, 2), (3, 5)):
             rows = sum(n.queries) * n.heads
@@ -316,13 +316,13 @@ def relative_positions() -> Iterator[Case]:
 
 
 def offsets(q: int, k: int, reach: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Places of the distances in rows and in columns, of each cell."""
+    """Returns indices of the row and column distances of each cell."""
     i, j = np.arange(q)[:, None], np.arange(k)
     down = np.clip(j // width - i // width, -reach, reach)
     return reach + down, width - 1 + j % width - i % width
 
 
 def image_cases() -> list[Case]:
-    """Every case of an op that works on images."""
+    """Returns every case of an op that works on images."""
     makers = (convolutions, pools, adaptive_pools, normalised, relative_positions)
     return [case for maker in makers for case in maker()]

@@ -13,7 +13,7 @@ from reference.evolving import conv_map, masked_softmax
 from support.cases import Case
 from support.op_cases import ops
 
-# a, b, p, s, w of kernels/evolve.h; None stands for a call without previous map.
+# a, b, p, s, w of kernels/evolve.h; None: a call without a previous map.
 EVOLVING = (0.3, 0.7, 0.3 * 0.6, 0.7 * 0.6, 0.4)
 CLOSED_FORMS = {
     "evolving": EVOLVING,
@@ -26,9 +26,9 @@ CLOSED_FORMS = {
 
 @dataclass(frozen=True)
 class Lengths:
-    """Sequences of given lengths between which attention maps lie.
+    """Sequences of given lengths with attention maps between them.
 
-    ``causal`` and ``masked`` (by a mask of keys) say which of their cells exist.
+    ``causal`` and ``masked`` (by a key mask) determine which of their cells exist.
     """
 
     heads: int
@@ -65,7 +65,7 @@ class Lengths:
         return self._packing("cpu")
 
     def on(self, x):
-        """The packing for maps beside a tensor: its mask lies on the same device."""
+        """Returns the packing for maps used with ``x``; its mask is on x's device."""
         return self.packing if x.device == "cpu" else self._packing(x.device)
 
     def _packing(self, device: str):
@@ -82,7 +82,7 @@ class Lengths:
 
     @cached_property
     def mask(self) -> np.ndarray | None:
-        """Of all keys: the first sequence's first key is never seen."""
+        """Returns the mask of all keys; the very first key is masked out."""
         if not self.masked:
             return None
         seen = np.random.default_rng(self.elements).random(sum(self.n_k)) < 0.6
@@ -91,7 +91,7 @@ class Lengths:
 
     @cached_property
     def existing(self) -> list[np.ndarray]:
-        """Which cells exist, [n_q, n_k] of each sequence."""
+        """Returns which cells exist, [n_q, n_k] per sequence."""
         found, first = [], 0
         for q, k in zip(self.queries, self.n_k, strict=True):
             seen = np.tri(q, k, k - q if self.causal else k, dtype=bool)
@@ -103,16 +103,16 @@ class Lengths:
 
     @property
     def cells(self) -> np.ndarray:
-        """1 for each cell of the flat maps that exists, else 0."""
+        """Returns 1 for each existing cell of the flat maps, else 0."""
         heads = [np.broadcast_to(e, (self.heads, *e.shape)) for e in self.existing]
         return join_maps(heads).astype(np.float64)
 
     def kept_maps(self, flat: np.ndarray) -> list[np.ndarray]:
-        """The maps of each sequence, 0 where no cell exists."""
+        """Returns the maps of each sequence, 0 where no cell exists."""
         return self.split_maps(flat * self.cells)
 
     def split_maps(self, flat: np.ndarray) -> list[np.ndarray]:
-        """The [heads, n_q, n_k] maps of each sequence."""
+        """Returns the [heads, n_q, n_k] maps of each sequence."""
         maps, at = [], 0
         for q, k in zip(self.queries, self.n_k, strict=True):
             size = self.heads * q * k
@@ -121,14 +121,14 @@ class Lengths:
         return maps
 
     def split_tokens(self, x: np.ndarray, lengths: tuple[int, ...]) -> list[np.ndarray]:
-        """Rows [heads, n, d] of each sequence."""
+        """Returns the rows [heads, n, d] of each sequence."""
         parts = np.split(x, np.cumsum(lengths)[:-1]) if lengths else []
         d = x.shape[1] // self.heads
         return [p.reshape(len(p), self.heads, d).swapaxes(0, 1) for p in parts]
 
 
 def as_mask(mask: np.ndarray | None):
-    """The mask as a uint8 tensor, or None."""
+    """Returns the mask as a uint8 tensor, or None."""
     from evolving_attention import _core
 
     return None if mask is None else _core.Tensor(mask, dtype="uint8")
@@ -157,7 +157,7 @@ LENGTHS = [
     Lengths(5, (2, 3)),
     Lengths(12, (2,)),
 ]
-# Some cells do not exist: more and fewer queries than keys, rows without any cell.
+# Some cells do not exist: more or fewer queries than keys, rows without any cell.
 SPARSE = [
     Lengths(1, (1,), causal=True),
     Lengths(2, (3, 1, 5), causal=True),
@@ -177,13 +177,13 @@ WIDE_LENGTHS = [
     Lengths(3, (17, 0, 69), (69, 5, 33), wide=True),
     Lengths(12, (11, 9, 7, 14, 8, 23, 3, 12), wide=True),
 ]
-# More sequences than one launch of a CUDA kernel describes.
+# More sequences than one launch of a CUDA kernel takes.
 MANY = Lengths(2, (2, 1, 0, 3, 5) * 60, wide=True)
 # More heads than a tensor-core tile has rows.
 TALL = Lengths(20, (9, 4), wide=True)
-# How far a convolution's result is moved: as a decoder has it, and further.
+# Shifts of a convolution's result: the decoder's, and larger ones.
 SHIFTS = ((1, 1), (3, 0), (0, 2), (2, 40))
-# A size of kernel for which no CUDA block has the shared memory.
+# A kernel size for which no CUDA block has enough shared memory.
 FAR = (Lengths(2, (19, 0, 6), wide=True), 15)
 
 
@@ -199,7 +199,7 @@ def name_of(shift: tuple[int, int]) -> str:
 
 
 def sizes_of(n: Lengths, kind: str) -> tuple[int, ...]:
-    """The sizes of the convolution that are tried with a closed form."""
+    """Returns the convolution sizes to test with a closed form."""
     if n is FAR[0]:
         return (FAR[1],)
     if n in WIDE_SPARSE:
@@ -271,7 +271,7 @@ def softmax() -> Iterator[Case]:
 
 
 def moved_conv(m, w, b, shift: tuple[int, int]) -> np.ndarray:
-    """The convolution of one sequence's maps, moved down and right."""
+    """Returns the convolution of one sequence's maps, shifted down and right."""
     down, right = shift
     out = np.zeros_like(m)
     z = conv_map(m, w, b)
@@ -290,7 +290,7 @@ def convolution(n: Lengths, size: int, shift: tuple[int, int] = (0, 0)) -> Case:
         f"{n}_k{size}" + name_of(shift),
         ((n.elements,), (n.heads, n.heads, size, size), (n.heads,)),
         lambda x, w, b: ops().map_conv(x, w, b, n.on(x), shift),
-        None if n.wide else oracle,  # its loops are Python's
+        None if n.wide else oracle,  # its Python loops are slow
         wide=n.wide,
         terms=max(n.elements // n.heads, n.heads * size * size),
         cancels=1.0,
@@ -330,7 +330,7 @@ def evolving() -> Iterator[Case]:
                 if n.wide and kind in ("no_convolution", "residual"):
                     continue
                 if n in WIDE_SPARSE and op == "evolve_composite":
-                    continue  # its ops have these
+                    continue  # its parts have these cases
                 for size in sizes_of(n, kind):
                     yield evolving_step(op, n, kind, c, size)
         for n in SHIFTED:
@@ -344,11 +344,11 @@ def evolving() -> Iterator[Case]:
 
 def evolving_step(op, n: Lengths, kind: str, c, size: int, shift=(0, 0)) -> Case:
     parameters = ((n.heads, n.heads, size, size), (n.heads,))
-    # Without a convolution there are no parameters; without a and p the previous map
-    # is left out.
+    # Without a convolution there are no parameters; with a = p = 0 there is no previous
+    # map.
     first = () if c[0] == c[2] == 0 else ((n.elements,),)
     shapes = (*first, (n.elements,), *(parameters if c[4] else ()))
-    # Sums cell by cell keep the cells that do not exist at 0 if they are.
+    # Cell-by-cell sums leave absent cells at 0 if the inputs are 0 there.
     by_cell = (n.causal or n.masked) and op == "evolve_composite"
 
     def call(*args):
@@ -378,6 +378,6 @@ def evolving_step(op, n: Lengths, kind: str, c, size: int, shift=(0, 0)) -> Case
 
 
 def map_cases() -> list[Case]:
-    """Every case of an op on packed maps."""
+    """Returns every case of an op on packed maps."""
     makers = (attention, softmax, convolutions, evolving)
     return [case for maker in makers for case in maker()]

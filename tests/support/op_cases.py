@@ -16,7 +16,7 @@ WIDE = [(69, 131), (517, 259)]
 
 
 def ops():
-    """The op module, imported when a case runs: collecting needs no extension."""
+    """Returns the op module; imported late, as collecting needs no extension."""
     from evolving_attention import _core
 
     return _core.ops
@@ -174,7 +174,7 @@ def products() -> Iterator[Case]:
         lambda x, w, v: ops().feed_forward(x, w, None, "tanh", v, None),
         lambda x, w, v: np.tanh(x @ w.T) @ v.T,
         terms=6,
-        cancels=4.0,  # of dW1: terms of either sign over 2 x 3 rows
+        cancels=4.0,  # terms of dW1 over 2 x 3 rows have either sign
     )
     yield Case(
         "linear",
@@ -240,7 +240,7 @@ def shapes_and_dropout() -> Iterator[Case]:
             lambda *xs: np.concatenate(xs, -1),
             wide=wide,
         )
-        yield Case(  # its values have a test of their own in test_values.py
+        yield Case(  # test_values.py tests its values
             "dropout",
             label(shape),
             (shape,),
@@ -250,6 +250,6 @@ def shapes_and_dropout() -> Iterator[Case]:
 
 
 def dense_cases() -> list[Case]:
-    """Every case of arithmetic, activations, products and changes of shape."""
+    """Returns every case of arithmetic, activations, products and shape changes."""
     makers = (arithmetic, activations, products, shapes_and_dropout)
     return [case for maker in makers for case in maker()]

@@ -1,4 +1,4 @@
-"""Marks of tests that need instructions of the processor."""
+"""Marks of tests that need certain CPU instructions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MULTIPLIES_BFLOAT16 = INFO["avx512_bf16"] and INFO["isa_used"] == "avx512"
 needs_bfloat16 = pytest.mark.skipif(
     not MULTIPLIES_BFLOAT16, reason="no products of bfloat16"
 )
-# Where AMX does not take their place.
+# Where AMX does not replace the AVX-512 instructions.
 needs_pairs = pytest.mark.skipif(
     not MULTIPLIES_BFLOAT16 or INFO["amx_bf16"],
     reason="no products of bfloat16 in pairs, or in tiles of 16 rows",

@@ -36,7 +36,7 @@ def norms() -> Iterator[Case]:
                 _layer_norm,
                 wide=shape in wide,
                 terms=max(shape),
-                cancels=1.0,  # of two columns the gradient is all but zero
+                cancels=1.0,  # two columns: the gradient is almost zero
             )
         yield Case(
             "rms_norm",
@@ -46,9 +46,9 @@ def norms() -> Iterator[Case]:
             _rms_norm,
             wide=shape in wide,
             terms=max(shape),
-            cancels=1.0,  # of one column the gradient is all but zero
+            cancels=1.0,  # one column: the gradient is almost zero
         )
-        # Dropping has its own test in test_values.py: NumPy cannot draw these bits.
+        # test_values.py tests the dropout itself: NumPy cannot draw these bits.
         for p in (0.0, 0.3):
             yield Case(
                 "dropout_layer_norm",
@@ -59,8 +59,8 @@ def norms() -> Iterator[Case]:
                 wide=shape in wide,
                 terms=max(shape),
                 cancels=1.0,
-                # The gradient of what was dropped is the stored one, scaled and
-                # stored again: a step of the first can become two of the second.
+                # The gradient of the dropped input is the stored one, scaled and stored
+                # again: a step in the first can become two in the second.
                 roundings=2 if p else 1,
             )
     for shape in [(4,), *rows, *wide]:
@@ -100,7 +100,7 @@ def reductions() -> Iterator[Case]:
 def rows_by_index() -> Iterator[Case]:
     sizes = [(1, 1, 1), (5, 3, 7), (3, 2, 17), (7, 1, 0), (4, 5, 1), (2, 17, 5)]
     sizes += [(9, 4, 3), (1, 3, 6), (2, 0, 3)]
-    # The last: few rows, each of them many times, more indices than are sorted at once.
+    # Last: few rows, each used many times, and more indices than are sorted at once.
     wide = [(69, 131, 517), (1000, 257, 300), (3, 37, 2500)]
     for n, width, m in sizes + wide:
         rng = np.random.default_rng(n * 1000 + m)
@@ -115,7 +115,7 @@ def rows_by_index() -> Iterator[Case]:
                 wide=(n, width, m) in wide,
                 terms=m,
             )
-    for n, width, m in wide:  # differences would see the row without a gradient
+    for n, width, m in wide:  # finite differences would differ at the padding row
         index = np.random.default_rng(m).integers(0, n, m)
         padding = int(index[m // 2])
         yield Case(
@@ -157,7 +157,7 @@ def _reduced(rows: np.ndarray, reduction: str) -> np.ndarray:
 def _weighted(
     n: int, classes: int, labels: np.ndarray, smoothing: float, wide: bool
 ) -> Iterator[Case]:
-    """Cross entropy with weights of classes, as one number and for each row."""
+    """Yields cross entropy with class weights, as one number and per row."""
     weight = np.random.default_rng(classes).random(classes).round(2)
     keep = labels != -100
 
@@ -234,6 +234,6 @@ def losses() -> Iterator[Case]:
 
 
 def row_cases() -> list[Case]:
-    """Every case of an op that works on rows."""
+    """Returns every case of an op that works on rows."""
     makers = (norms, reductions, rows_by_index, losses)
     return [case for maker in makers for case in maker()]

@@ -1,4 +1,4 @@
-"""Cases of the operations that choose among elements, and of powers."""
+"""Cases of operations that select elements, and of powers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from support.cases import Case
 from support.op_cases import SHAPES, WIDE, label, ops
 
-# The largest and smallest of nothing is refused: an axis of size 0 is not the one.
+# max and min of no elements are refused: the reduced axis never has size 0.
 AXES = [
     ((1,), 0),
     ((5, 7), 0),
@@ -66,7 +66,7 @@ def _powers() -> Iterator[Case]:
 
 
 def selection_cases() -> Iterator[Case]:
-    """Cases of abs, clip, max, min, pow and where."""
+    """Yields cases of abs, clip, max, min, pow and where."""
     for shape in SHAPES + WIDE[:1]:
         wide = shape in WIDE
         yield Case(

@@ -47,7 +47,7 @@ class Convolution:
         )
 
     def oracle(self, x, weight, bias=0.0):
-        """Each sequence by itself, with zeros around it."""
+        """Computes each sequence separately, with zeros around it."""
         span = (self.kernel - 1) * self.dilation
         before = span if self.causal else span // 2
         rows, begin = [], 0
@@ -65,7 +65,7 @@ CONVOLUTIONS = [
     Convolution((5, 1, 0, 7), 3, 2, 3, 1, True),
     Convolution((7, 3), 2, 5, 3, 2, True),
     Convolution((7, 3), 2, 5, 5, 2, False),
-    Convolution((4, 2, 1), 1, 17, 3, 16, True),  # most taps reach beyond
+    Convolution((4, 2, 1), 1, 17, 3, 16, True),  # most taps reach outside
     Convolution((4, 29), 17, 3, 3, 4, False),
     Convolution((6, 5), 3, 2, 2, 3, True),  # an even kernel
     Convolution((13,), 33, 34, 1, 1, True),
@@ -111,14 +111,14 @@ def weight_norms() -> Iterator[Case]:
                 lambda v, g: ops().weight_norm(v, g),
                 _weight_norm,
                 wide=shape in wide,
-                positive=True,  # away from zero, where there is no direction
+                positive=True,  # away from zero, where no direction is defined
                 terms=math.prod(shape[1:]),
-                cancels=2.0,  # dw - u (dw u): of one column nothing is left
+                cancels=2.0,  # dw - u (dw u): nothing is left for one column
             )
 
 
 def _running(width: int, dtype: str, device: str = "cpu"):
-    """Some statistics, new for each call: training changes them."""
+    """Returns new statistics for each call, as training changes them."""
     from evolving_attention import _core
 
     values = np.linspace(-0.5, 1.5, width), np.linspace(0.2, 3.0, width)
@@ -158,12 +158,12 @@ def batch_norms() -> Iterator[Case]:
                 oracle,
                 wide=shape in wide,
                 terms=max(shape),
-                cancels=1.0,  # of two rows the gradient is all but zero
+                cancels=1.0,  # two rows: the gradient is almost zero
             )
 
 
 def joined_norms() -> Iterator[Case]:
-    """A norm with a residual, a rectifier, or both behind it."""
+    """Yields a norm followed by a residual, a rectifier, or both."""
     for shape in [(5, 7), (2517, 129)]:
         for training in (False, True):
             for residual, rectify in ((0, 1), (1, 0), (1, 1)):
@@ -183,6 +183,6 @@ def joined_norms() -> Iterator[Case]:
 
 
 def sequence_cases() -> list[Case]:
-    """Every case of an op that works on the rows of packed sequences."""
+    """Returns every case of an op that works on the rows of packed sequences."""
     makers = (convolutions, weight_norms, batch_norms, joined_norms)
     return [case for maker in makers for case in maker()]

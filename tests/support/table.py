@@ -1,4 +1,4 @@
-"""All cases of all ops: what the gradient, agreement and determinism tests walk."""
+"""All cases of all ops, for the gradient, agreement and determinism tests."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ TOGETHER = 40
 
 
 def by_op(cases: Iterable[Case]) -> dict[str, list[Case]]:
-    """At most ``TOGETHER`` cases of one op: what a test takes on.
+    """Groups cases by op, at most ``TOGETHER`` in a group: one group per test.
 
-    A test costs milliseconds of its own, most cases less than one.
+    A test has an overhead of milliseconds, most cases take less than one.
     """
     of_op: dict[str, list[Case]] = {}
     for case in cases:
@@ -50,7 +50,7 @@ def by_op(cases: Iterable[Case]) -> dict[str, list[Case]]:
 
 @contextlib.contextmanager
 def named(case: Case) -> Iterator[None]:
-    """Name the case that fails."""
+    """Adds the case's name to its error."""
     try:
         yield
     except Exception as error:

@@ -1,7 +1,7 @@
-"""Scopes of other shapes than dense, in Python: a window, and the edges of a graph.
+"""Scopes other than dense, written in Python: a window, and the edges of a graph.
 
-They prove that every slot of the attention layer is one: neither has a kernel of its
-own, and both are composed of the functions that a user has.
+They prove that every part of the attention layer is replaceable: neither scope has its
+own kernel, and both are composed of public functions.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from evolving_attention import functional as F
 
 
 class Cells(ea.attention.CustomScope):
-    """A scope given by lists of cells; :meth:`lists` says which."""
+    """A scope given by lists of cells, which :meth:`lists` defines."""
 
     def lists(self, length: int) -> list[list[int]]:
-        """For each query of a sequence the keys it sees."""
+        """Returns the keys that each query of a sequence sees."""
         raise NotImplementedError
 
     def rows(self, length: int) -> int:
-        """How many rows the maps of such a sequence have."""
+        """Returns the number of map rows of such a sequence."""
         raise NotImplementedError
 
     def maps(self, tokens):
@@ -35,7 +35,7 @@ class Cells(ea.attention.CustomScope):
         return ea.functional.Packing(heads, rows, key_offsets=columns)
 
     def _cells(self, context):
-        """Query row and key row of each cell (times heads plus head), flat maps."""
+        """Returns each cell's query row and key row (token times heads plus head)."""
         queries, keys = [], []
         heads = context.num_heads
         for begin, end in zip(
@@ -49,7 +49,7 @@ class Cells(ea.attention.CustomScope):
         return np.array(queries, np.int64), np.array(keys, np.int64)
 
     def _by_query(self, context):
-        """[tokens * heads, most keys]: the cells of each query and head, -1: none."""
+        """Returns each query and head's cells [tokens * heads, most keys]; -1: none."""
         queries, _ = self._cells(context)
         total = context.tokens.offsets[-1] * context.num_heads
         cells = [np.flatnonzero(queries == row) for row in range(total)]
@@ -92,7 +92,7 @@ class Cells(ea.attention.CustomScope):
 @ea.attention.register("toy_window")
 @dataclass(frozen=True)
 class Window(Cells):
-    """Three keys around each query, fewer in shorter sequences, none twice."""
+    """Three keys around each query, fewer in shorter sequences, without repetition."""
 
     size: int = 3
 

@@ -63,7 +63,7 @@ class Windows:
 
     @cached_property
     def cells(self) -> list[list[Cell]]:
-        """By row: each cell that exists, and the rows [token, head] of its parts."""
+        """Returns each map row's existing cells: (number, query, key, value row)."""
         rows, first, at = [], 0, 0
         for n, width in zip(self.lengths, self.widths, strict=True):
             for h in range(self.heads):
@@ -88,7 +88,7 @@ class Windows:
         return rows
 
     def rows(self, x: np.ndarray) -> np.ndarray:
-        """[tokens * heads, d]"""
+        """Reshapes to [tokens * heads, d]."""
         return x.reshape(self.tokens * self.heads, x.shape[1] // self.heads)
 
 
@@ -188,7 +188,7 @@ def padding() -> Iterator[Case]:
             dense_shape = (len(n.lengths), n.heads, room, n.span * room)
 
             def places(n=n, flat=flat, room=room):
-                """Cell and element of the dense maps, for each cell that exists."""
+                """Returns flat cell and dense map element of each existing cell."""
                 sequence = np.repeat(np.arange(len(n.lengths)), n.lengths)
                 first = np.cumsum([0, *n.lengths])
                 for row in n.cells:
@@ -240,7 +240,7 @@ def padding() -> Iterator[Case]:
 
 
 def evolving() -> Iterator[Case]:
-    """A step cell by cell, on the cells that exist: others hold anything."""
+    """Yields a step cell by cell on existing cells; others may hold anything."""
     c = (0.3, 0.7, 0.18, 0.42, 0.4)
     for n in (SMALL[1], SMALL[3]):
         there = np.zeros(n.elements)
@@ -276,6 +276,6 @@ def evolving() -> Iterator[Case]:
 
 
 def window_cases() -> list[Case]:
-    """Every case of an op on the maps of windows."""
+    """Returns every case of an op on the maps of windows."""
     makers = (products, softmax, padding, evolving)
     return [case for maker in makers for case in maker()]
