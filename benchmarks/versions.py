@@ -244,6 +244,7 @@ def main(arguments: list[str] | None = None) -> None:
     machine = harness.measured_machine(options.threads)
     print(harness.machine_line(machine))
     results: dict[str, Any] = {}
+    given = spelled.settings(options, "before")
     for task in options.tasks:
         found = compare(task, options)
         results[task] = found
@@ -254,9 +255,10 @@ def main(arguments: list[str] | None = None) -> None:
             "{} and {}".format(*both),
             flush=True,
         )
+        if not options.dry:  # after each task: a later one may fail
+            path = harness.write("versions", machine, results, settings=given)
     if not options.dry:
-        given = spelled.settings(options, "before")
-        print(harness.write("versions", machine, results, settings=given))
+        print(path)
 
 
 if __name__ == "__main__":
