@@ -1,8 +1,8 @@
-"""Fixtures every test may use, and the count of what was skipped and why.
+"""Fixtures shared by all tests, and a summary of skipped tests by reason.
 
 Real data and real checkpoints are never part of the repository. A test that needs
-them asks for a fixture below; where the thing is absent the test is skipped with a
-reason, and the run ends with how many tests each reason cost.
+them asks for a fixture below; if they are absent, the test is skipped with a reason,
+and the run ends with how many tests each reason cost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TESTS = Path(__file__).resolve().parent
 if str(TESTS) not in sys.path:  # `from reference.evolving import chain`
     sys.path.insert(0, str(TESTS))
 
-# One thread a worker: two workers that share two cores would only take turns.
+# One thread per worker: two workers on two cores would only take turns.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("EA_NUM_THREADS", "1")
 
@@ -31,7 +31,7 @@ RXNFP_FOLDER = "rxnfp/models/transformers"
 
 
 def package_folder(package: str, inside: str) -> Path | None:
-    """Folder ``inside`` an installed package, found without importing it."""
+    """Returns folder ``inside`` of an installed package without importing it."""
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
@@ -45,7 +45,7 @@ def package_folder(package: str, inside: str) -> Path | None:
 
 @pytest.fixture(autouse=True)
 def fast_paths_restored() -> Iterator[None]:
-    """Leave the switches of the fast paths as they were found."""
+    """Restores the switches of the fast paths after the test."""
     core = sys.modules.get("evolving_attention._core")
     before = core.fast_paths() if core else {}
     yield
@@ -55,7 +55,7 @@ def fast_paths_restored() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def logger_restored() -> Iterator[None]:
-    """Take back what a command run in this process has set up (cli.common)."""
+    """Undoes the logging set-up of a command run in this process (cli.common)."""
     logger = logging.getLogger("evolving_attention")
     before = logger.level, logger.propagate, list(logger.handlers)
     yield
@@ -93,7 +93,7 @@ def rxnfp(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder ``bert_pretrained`` of rxnfp: a real 12-layer BertForPreTraining.
 
     EVOLVING_ATTENTION_RXNFP names the wheel of rxnfp 0.1.0, a folder that holds it,
-    or an unpacked folder; ``bert_ft_10k_25s`` (a classifier) lies beside the result.
+    or an unpacked folder; ``bert_ft_10k_25s`` (a classifier) lies next to the result.
     """
     named = os.environ.get("EVOLVING_ATTENTION_RXNFP")
     folder = package_folder("rxnfp", "models/transformers")
@@ -119,17 +119,17 @@ def rxnfp(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pytest_collection_finish() -> None:
-    """Take what all tests share out of the garbage collector's sight.
+    """Freezes objects that all tests share, so that the garbage collector skips them.
 
-    Thousands of tests and the modules they import made each full collection take most
-    of a second, and many a test asks for one before it counts memory.
+    With thousands of tests and their modules, a full collection takes most of a second,
+    and many tests run one before they count memory.
     """
     gc.collect()
     gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how many tests each skip reason cost, so that none goes unnoticed."""
+    """Prints how many tests each skip reason cost, so that no skip goes unnoticed."""
     reasons: Counter[str] = Counter()
     for report in terminalreporter.stats.get("skipped", []):
         longrepr = report.longrepr

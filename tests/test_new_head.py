@@ -1,4 +1,4 @@
-"""A head that nothing has trained predicts: the reader is told, once."""
+"""Warning for predictions with an untrained head: given once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import evolving_attention as ea
 
 @pytest.fixture
 def base_folder(tmp_path):
-    """A checkpoint of an encoder without a task."""
+    """Returns a checkpoint folder of an encoder without a task head."""
     tiny("BertModel").save_pretrained(tmp_path / "base")
     return tmp_path / "base"
 
@@ -68,7 +68,7 @@ def test_the_trainer_says_it_once(base_folder, caplog, tmp_path):
 def test_training_by_hand_and_a_trained_head_say_nothing(base_folder, caplog, tmp_path):
     model = new_classifier(base_folder)
     optimizer = ea.optim.AdamW(model.parameters(), lr=5e-5)
-    model(**IDS, **LABELS).loss.backward()  # in evaluation mode: without dropout
+    model(**IDS, **LABELS).loss.backward()  # in evaluation mode, thus without dropout
     optimizer.step()
     model(**IDS)
     model.save_pretrained(tmp_path / "trained")
@@ -76,7 +76,7 @@ def test_training_by_hand_and_a_trained_head_say_nothing(base_folder, caplog, tm
     loaded = new_classifier(base_folder)
     loaded.load_state_dict(model.state_dict())
     loaded(**IDS)
-    tiny()(**IDS)  # random as a whole, as its caller knows
+    tiny()(**IDS)  # fully random, as the caller knows
     ea.BertModel.from_pretrained(base_folder)(**IDS)
     assert told(caplog) == []
 

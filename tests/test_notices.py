@@ -1,4 +1,4 @@
-"""Lines for the reader: once, from the first process, and silenced by the log level."""
+"""Notices: shown once, by the first process only, and silenced by the log level."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evolving_attention.notices import say
 
 @pytest.fixture
 def logger():
-    """The package's logger, with its level put back afterwards."""
+    """Yields the package's logger and restores its level afterwards."""
     found = logging.getLogger("evolving_attention")
     level = found.level
     yield found
@@ -31,7 +31,7 @@ def test_a_line_is_said_once(caplog):
     [
         ({"RANK": "0", "WORLD_SIZE": "2"}, True),
         ({"RANK": "1", "WORLD_SIZE": "2"}, False),
-        ({"RANK": "1"}, True),  # no launcher, or one that the Trainer will refuse
+        ({"RANK": "1"}, True),  # no launcher, or one that the Trainer will reject
     ],
 )
 def test_the_first_process_speaks(caplog, monkeypatch, variables, speaks):

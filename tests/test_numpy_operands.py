@@ -1,4 +1,4 @@
-"""NumPy numbers, arrays and ufuncs beside a Tensor: no operator drops the gradient."""
+"""NumPy numbers, arrays and ufuncs with a Tensor: no operator drops the gradient."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ ELEMENTWISE = {
     "*": operator.mul,
     "/": operator.truediv,
 }
-# Relative errors of a gradient of one or two roundings; differences err by 1e-9.
+# Relative error of a gradient after one or two roundings; differences err by 1e-9.
 BOUNDS = {"float64": 1e-8, "float32": 1e-6, "bfloat16": 2**-6}
 NUMPY_TYPES = [
     *(np.float16, np.float32, np.float64, np.longdouble, ml_dtypes.bfloat16),
     *(np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32),
     *(np.uint64, np.bool_),
 ]
-# Exact in bfloat16, and none of them zero.
+# Exact in bfloat16, and all non-zero.
 X = np.array([[1.0, -1.5, 2.0], [0.75, 4.0, 1.25]])
 VALUES = np.array([[1, 2, 3], [3, 1, 2]])
 
 
 def others(kind):
-    """What may stand beside a tensor: a number, and arrays of every layout."""
+    """Returns valid other operands: a number, and arrays of every layout."""
     values = VALUES.astype(kind)
     return {
         "number": kind(1),
@@ -44,7 +44,7 @@ def others(kind):
 
 
 def differences(function, x, cotangent):
-    """Central differences of sum(cotangent * function(x)) in float64."""
+    """Returns central differences of sum(cotangent * function(x)) in float64."""
     gradient = np.zeros(x.shape)
     for place in np.ndindex(x.shape):
         step = np.zeros(x.shape)
@@ -55,7 +55,7 @@ def differences(function, x, cotangent):
 
 
 def check(function, x, other, left, dtype):
-    """One operator, value and gradient, with the tensor on one side."""
+    """Checks value and gradient of one operator, with the tensor on one side."""
     tensor = ea.Tensor(x, dtype=dtype, requires_grad=True)
     found = function(other, tensor) if left else function(tensor, other)
     assert type(found) is ea.Tensor
@@ -198,13 +198,13 @@ def test_what_has_no_gradient_is_numpys():
         np.array(["a", "b", "c"]) + t
 
 
-# --- a kind of attention that mixes by NumPy's numbers ------------------------------
+# --- an attention kind that mixes with NumPy numbers --------------------------------
 
 
 @ea.attention.register("mixing_by_numpy")
 @dataclass(frozen=True)
 class Mixing(ea.attention.CustomEvolve):
-    """(1 - a) S + a M, a from np.linspace, or as Python's numbers."""
+    """(1 - a) S + a M, with a from np.linspace or as a Python number."""
 
     plain: bool = False
 

@@ -1,4 +1,4 @@
-"""Exported models, run by ONNX Runtime, against the models themselves."""
+"""Exported models run by ONNX Runtime, compared with the original models."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_every_text_model_at_every_shape(name, attention, tmp_path):
         batch = batch_for(name, lengths)
         inputs = batch.padded(extra, left)
         if left:
-            inputs.pop("position_ids", None)  # columns, here as there
+            inputs.pop("position_ids", None)  # positions are columns in both
         assert_same(session, model, inputs)
 
 
@@ -60,7 +60,7 @@ def test_every_kind(setting, tmp_path):
     session = session_of(model, tmp_path / "model.onnx")
     for left in (False, True):
         inputs = draw((7, 3, 12, 1)).padded(2, left)
-        inputs.pop("position_ids", None)  # columns, here as there
+        inputs.pop("position_ids", None)  # positions are columns in both
         assert_same(session, model, inputs)
 
 

@@ -1,4 +1,4 @@
-"""Configs that ask for more than the weights hold are refused before memory is."""
+"""Configs with shapes larger than the weight files are rejected before allocation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SERIES = {
     "intermediate_size": 8,
     "num_blocks": 1,
 }
-# Loads what argv names, in a process of its own, and says what that came to.
+# Runs in its own process: loads the models listed on stdin and prints the results.
 CHILD = """
 import json, sys, time
 import evolving_attention as ea
@@ -79,7 +79,7 @@ def binary(folder: Path, *, legacy: bool) -> Path:
 
 
 def one_storage_for_all(folder: Path) -> Path:
-    """Thousands of parameters that share the bytes of one."""
+    """Writes thousands of parameters that share one parameter's bytes."""
     config = ea.BertConfig(
         vocab_size=512,
         hidden_size=512,
@@ -163,7 +163,7 @@ CASES: dict[str, Case] = {
 
 @pytest.fixture(scope="module")
 def costs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    """Of every case (error, its text, seconds, MiB resident at most until then)."""
+    """Returns for each case [error, its text, seconds, peak resident MiB so far]."""
     root = tmp_path_factory.mktemp("oversized")
     jobs = {
         name: (cls, str(make(root / name.replace(" ", "_"))), options)

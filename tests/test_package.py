@@ -1,4 +1,4 @@
-"""What is installed: one oneDNN, few requirements, licences, extras that are named."""
+"""The installed package: one oneDNN, few requirements, licences, named extras."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAPS = Path("/proc/self/maps")
 
 
 def requirements() -> list[str]:
-    """Requirement lines of the installed distribution; skips in a source tree."""
+    """Returns the distribution's requirement lines; skips in a source tree."""
     try:
         return metadata.requires("evolving-attention") or []
     except metadata.PackageNotFoundError:
@@ -42,7 +42,7 @@ def test_the_core_loads_its_own_onednn() -> None:
 
 
 def test_the_core_is_hardened() -> None:
-    """Stack protector, checked C functions, checked indices of the standard library."""
+    """Stack protector, fortified C functions, checked indices of the C++ library."""
     (core,) = PACKAGE.glob("_core*.so")
     symbols = core.read_bytes()
     for name in (b"__stack_chk_fail", b"__memcpy_chk", b"__glibcxx_assert_fail"):

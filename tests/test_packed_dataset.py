@@ -1,4 +1,4 @@
-"""A kind of data that no file of the package names: the Trainer's loop takes it."""
+"""A data set type unknown to the package works in the Trainer's loop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Pictures:
-    """Pictures with the name of the brighter half: no tokens, offsets or dicts."""
+    """Pictures labelled with the brighter half: no tokens, offsets or dicts."""
 
     def __init__(self, count: int, seed: int) -> None:
         random = np.random.default_rng(seed)
@@ -51,7 +51,7 @@ class Pictures:
 
 
 class Linear:
-    """A linear classifier of pictures on the core."""
+    """Linear classifier of pictures on the core."""
 
     training, device, dtype = True, "cpu", "float32"
 
@@ -127,7 +127,7 @@ def test_a_batch_is_cut_as_it_declares():
     arrays = {
         "sequence_offsets": np.array([0, 2, 3]),
         "values": np.arange(3),
-        "weights": np.array([0.5, 0.25, 0.125]),  # by row, though as long as tokens
+        "weights": np.array([0.5, 0.25, 0.125]),  # per row, although 3 like tokens
     }
     batch = Batch(arrays, tokens=["values"], targets=["weights"])
     part = batches.slice_rows(batch, 1, 2)
@@ -164,7 +164,7 @@ def test_a_dict_is_read_by_lengths():
 
 
 def test_fingerprints_of_earlier_versions_hold():
-    """Saved runs go on: their data are known by these names."""
+    """Saved runs can resume: they identify their data by these fingerprints."""
     series = SeriesRows(np.arange(6.0).reshape(3, 2), np.array([0, 1, 3]), np.arange(2))
     assert data_fingerprint(series) == "1d7dcd167be94b121db4524acd69567f"
     tokens = Features(

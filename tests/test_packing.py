@@ -1,4 +1,4 @@
-"""The models' door: padded, packed, wrong; and the Packing object of ea.functional."""
+"""Inputs of models: padded, packed, invalid; and Packing of ea.functional."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def outputs(model, **inputs):
         return arrays_of(model(**inputs))
 
 
-# --- what is equal --------------------------------------------------------------------
+# --- equal results --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("order", [[3, 1, 0, 2], [2]])
@@ -155,7 +155,7 @@ def test_padding_ids_get_no_gradient_as_inputs(model, roberta):
 
 
 def test_left_padding_does_not_use_up_robertas_positions(roberta):
-    # 40 positions take 38 tokens, however much padding stands before them.
+    # 40 positions hold 38 tokens, regardless of the padding in front.
     ids = np.full((1, 60), 1)
     ids[0, -38:] = np.arange(38) + 2
     mask = (ids != 1).astype(int)
@@ -194,7 +194,7 @@ def test_torch_tensors_are_inputs(model):
     assert_same_bits(outputs(model, **given), expected)
 
 
-# --- what is refused ------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------
 
 IDS = np.array([[5, 6, 7], [8, 9, 4]])
 FLAT = IDS.reshape(-1)

@@ -1,4 +1,4 @@
-"""Rows that come padded train, evaluate and predict as the rows without padding."""
+"""Padded rows train, evaluate and predict like the same rows without padding."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pad(rows: Rows, left: bool = False, pad_id: int = 0, width: int = 12) -> Rows:
-    """What ``tokenizer(text, padding="max_length")`` of transformers gives."""
+    """Pads as ``tokenizer(text, padding="max_length")`` of transformers does."""
     padded = []
     for row in rows:
         ids = row["input_ids"]
@@ -44,7 +44,7 @@ def pad(rows: Rows, left: bool = False, pad_id: int = 0, width: int = 12) -> Row
 
 
 def as_datasets(layout: str) -> Any:
-    """From rows to a ``datasets.Dataset`` in this format."""
+    """Returns a function from rows to a ``datasets.Dataset`` in this format."""
     datasets = pytest.importorskip("datasets")
     if layout == "torch":
         pytest.importorskip("torch")
@@ -52,7 +52,7 @@ def as_datasets(layout: str) -> Any:
 
 
 def results(folder: Path, rows: Any, dev: Any) -> list[Any]:
-    """Weights after training, losses, logits and metrics."""
+    """Returns weights after training, losses, metrics and logits."""
     model = tiny_bert()
     trainer = make_trainer(folder, model, train_dataset=rows, num_train_epochs=1)
     trainer.train()

@@ -1,6 +1,6 @@
-"""The command lines of the pages that no other test runs, on small data.
+"""Command lines of the pages that no other test runs, on small data.
 
-Nothing of a line is changed but its sizes and the checkpoint that it names.
+Only the sizes and the checkpoint of a line are changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 
 from evolving_attention.cli.main import app
 
-ELSEWHERE = {  # the tests that run the lines of other pages
+ELSEWHERE = {  # pages whose lines are run by other tests
     "README.md": "test_recorded_commands.py",
     "docs/glue.md": "test_recorded_commands.py",
     "docs/timeseries_results.md": "test_recorded_commands.py",
@@ -47,7 +47,7 @@ SMALL = {
     "glue-all": "--max_steps 2 --tasks rte",
     "sweep": "--max_steps 2 --n_trials 2 --workers 1",
 }
-SIZES_OF = {  # of the networks that a line names
+SIZES_OF = {  # options that shrink the networks a line names
     "pa_cifar_net": f"--model_options '{json.dumps(NET)}'",
     "out/vit": "--hidden_size 16 --num_hidden_layers 2 --num_attention_heads 2",
 }
@@ -79,7 +79,7 @@ def questions() -> None:
 
 
 def tasks() -> None:
-    """CoLA and RTE, the test set of RTE as long as the official one."""
+    """CoLA and RTE; the test set of RTE has its official length."""
     bert(Path("m"))
     random = np.random.default_rng(0)
     for folder, test in (("CoLA", 4), ("RTE", 3000)):
@@ -124,7 +124,7 @@ WRITTEN = {
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run the words of a command line in a folder of its own."""
+    """Returns a function that runs a command line in a temporary folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "fsync", lambda fd: None)
 
@@ -136,7 +136,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def small(words: list[str]) -> list[str]:
-    """A line with small sizes and a checkpoint that is here."""
+    """Returns the line with small sizes and a checkpoint that exists here."""
     words = ["m" if one.startswith("package:") else one for one in words]
     names = (words[0], " ".join(words[:2]))
     sizes = [SMALL[name] for name in names if name in SMALL]
@@ -160,7 +160,7 @@ def test_the_lines_of_a_page(run: Any, repo: Path, page: str) -> None:
     assert lines
     for line in lines:
         words = small(shlex.split(line)[1:])
-        if "--compare" in words:  # begin with the runs that are compared with
+        if "--compare" in words:  # first make the runs to compare with
             at, attention = words.index("--compare"), words.index("--attention")
             plain = [*words[:at], "--max_steps", "2", "--output_dir", words[at + 1]]
             plain[attention + 1] = "vanilla"

@@ -1,4 +1,4 @@
-"""The papers' own arithmetic, and the page that shows it."""
+"""Arithmetic of the papers, and the page that shows it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_tests_that_the_page_names_are_there(repo, path, name):
 
 
 def test_larger_searches_find_higher_maxima():
-    """E[max of n] = ∫ x n φ(x) Φ(x)ⁿ⁻¹ dx, of the standard normal distribution."""
+    """E[max of n] = ∫ x n φ(x) Φ(x)ⁿ⁻¹ dx for the standard normal distribution."""
     integrate = pytest.importorskip("scipy.integrate")
     normal = pytest.importorskip("scipy.stats").norm
     text = paper_page.PAGE.read_text(encoding="utf-8")
@@ -70,7 +70,7 @@ def test_larger_searches_find_higher_maxima():
 
 @pytest.mark.parametrize("size", TRANSLATION)
 def test_weights_of_translation(size):
-    """Table 10; skips in the encoder alone (Section 4.3)."""
+    """Table 10; only the encoder has skips (Section 4.3)."""
     make = functools.partial(ea.create_model, f"ea_transformer_{size}", vocab_size=30)
     config = built(make).config
     alpha, beta = TRANSLATION[size]
@@ -81,7 +81,7 @@ def test_weights_of_translation(size):
 
 @pytest.mark.parametrize("kernel_size", [1, 3])
 def test_permutations_of_tokens(kernel_size):
-    """Section 5.7 (TPAMI): without positions, 1 × 1 convolutions keep the order's
+    """Section 5.7 (TPAMI): without positions, 1 × 1 convolutions keep the permutation
     symmetry, and larger ones break it."""
     spec = ea.attention.Spec(evolve=ea.attention.Evolving(0.3, 0.6, kernel_size))
     layers = []

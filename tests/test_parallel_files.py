@@ -1,4 +1,4 @@
-"""Parallel text files: aligned lines, gzip, and what is refused."""
+"""Parallel text files: aligned lines, gzip, and errors."""
 
 from __future__ import annotations
 

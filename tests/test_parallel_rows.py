@@ -1,4 +1,4 @@
-"""Pairs of sentences as packed rows, and as the Trainer takes them."""
+"""Sentence pairs as packed rows, and their use by the Trainer."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_resumed_run_of_batches_of_tokens_has_the_same_bits(tmp_path: Path):
     trainer(tmp_path / "b", **options, save_steps=7).train()
     rest = trainer(tmp_path / "b", **options, save_steps=7)
     assert len(list(rest._loaders.training(rest.train_dataset, None))) == 9
-    for step in (14, 18):  # keep the checkpoint in the middle of the first epoch
+    for step in (14, 18):  # leaves the checkpoint in the middle of the first epoch
         shutil.rmtree(tmp_path / "b" / f"checkpoint-{step}")
     rest.train(resume_from_checkpoint=True)
     first, second = (

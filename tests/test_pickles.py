@@ -79,7 +79,7 @@ def test_an_output_can_be_sent():
 
 @ea.attention.register("sent_by_pickle")
 class Sent(ea.attention.CustomEvolve):
-    """A kind written in Python, without options."""
+    """Attention kind written in Python, without options."""
 
     def step(self, scores, previous, context):
         return scores if previous is None else scores + previous * 0.5
@@ -121,7 +121,7 @@ def test_models_are_the_same_to_the_bit(again, name):
         inputs = inputs_for(model, draw(architecture=model.config.model_type))
     passes = []
     for each in (model, found):
-        ea.manual_seed(3)  # dropout draws from streams by name
+        ea.manual_seed(3)  # streams of dropout are named
         passes.append(run(each, **inputs))
     for ours, theirs in zip(*passes, strict=True):
         assert_same_bits(ours, theirs)

@@ -29,7 +29,7 @@ def texts(count: int, longest: int = 12) -> list[str]:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Makes the folder of a tiny trained model and its tokenizer."""
+    """Returns a function that writes a tiny trained model with its tokenizer."""
 
     def make(**options: Any) -> Path:
         folder = tmp_path_factory.mktemp("model")
@@ -57,7 +57,7 @@ def classify(folders: Any) -> Any:
 
 
 def by_hand(classify: Any, *given: Any) -> np.ndarray:
-    """Softmax of the logits of texts, one at a time."""
+    """Computes softmax of the logits, one text at a time."""
     rows = []
     for pair in zip(*given, strict=True):
         inputs = classify.tokenizer(*[[one] for one in pair], return_tensors="np")
@@ -69,7 +69,7 @@ def by_hand(classify: Any, *given: Any) -> np.ndarray:
 
 
 def scores(found: list[Any]) -> np.ndarray:
-    """[N, 3] in the order of the ids."""
+    """Returns scores [N, 3] in the order of the class ids."""
     order = list(NAMES.values())
     return np.array(
         [[one["score"] for one in sorted(row, key=lambda x: order.index(x["label"]))]
@@ -82,7 +82,7 @@ def test_labels_and_probabilities_in_the_order_of_the_texts(
 ) -> None:
     given = texts(50)
     expected = by_hand(classify, given)
-    monkeypatch.setattr(predict, "CHUNK", 20)  # two and a half of them
+    monkeypatch.setattr(predict, "CHUNK", 20)  # 50 texts are two and a half chunks
     found = classify(given, batch_size=7)
     np.testing.assert_allclose(
         [one["score"] for one in found], expected.max(1), rtol=1e-5
@@ -131,7 +131,7 @@ def test_mode_and_long_texts(classify: Any, caplog: pytest.LogCaptureFixture) ->
     classify.model.train()
     long = " ".join(["film"] * 40)
     try:
-        assert classify([long, "a"]) == classify([long, "a"])  # no dropout
+        assert classify([long, "a"]) == classify([long, "a"])  # thus without dropout
         assert classify.model.training
     finally:
         classify.model.eval()
@@ -220,7 +220,7 @@ def test_probabilities_of_huge_logits() -> None:
     np.testing.assert_allclose(found, [[0, 0.5, 1, 1 / (1 + np.exp(-2.0))]])
 
 
-# ------------------------------------------------------------------------ the bar
+# ------------------------------------------------------------------- progress bar
 
 
 class Terminal(io.StringIO):
@@ -234,7 +234,7 @@ def test_long_work_shows_a_bar(
 ) -> None:
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     classify(texts(4))
-    assert terminal.getvalue() == ""  # it was quick
+    assert terminal.getvalue() == ""  # too quick to show a bar
     monkeypatch.setattr(progress_bar, "SHOWN_AFTER", 0.0)
     monkeypatch.setattr(progress_bar, "REFRESH_SECONDS", 0.0)
     classify(texts(8), batch_size=4, progress=shown)

@@ -1,4 +1,4 @@
-"""Figures show what was given, their labels are legible, mistakes say what to do."""
+"""Figures show their input with legible labels; errors name the remedy."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def maps(layers=3, heads=4, n=10, seed=0):
 
 
 def panels(figure):
-    """The map axes, colour bar left out."""
+    """Returns the axes of the maps, without the colour bar."""
     return [axes for axes in figure.axes if axes.images]
 
 
 def shown_texts(figure):
-    """All visible texts with their boxes in pixels, panel by panel."""
+    """Returns all visible texts with their bounding boxes in pixels, panel by panel."""
     figure.canvas.draw()
     renderer = figure.canvas.get_renderer()
     for axes in panels(figure):
@@ -299,7 +299,7 @@ def test_the_lines_of_a_node_are_as_wide_as_its_edges_weigh(head):
 
 def test_a_panel_of_a_picture_shows_one_row_of_its_layer():
     rng = np.random.default_rng(0)
-    maps = rng.dirichlet(np.ones(7), (2, 3, 7))  # 2 layers, 3 heads, class and 2 x 3
+    maps = rng.dirichlet(np.ones(7), (2, 3, 7))  # layers, heads, class + 2 x 3 patches
     picture = np.zeros((4, 6, 1))
     figure = plots.picture_attention(picture, list(maps), grid=(2, 3), row=2)
     titles = [axes.get_title() for axes in figure.axes]

@@ -1,4 +1,4 @@
-"""precision="auto": the faster type wins, nothing else of the run changes."""
+"""precision="auto" picks the faster type and changes nothing else in the run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def let_win(monkeypatch: pytest.MonkeyPatch, winner: str) -> list[str]:
-    """A clock by which steps of ``winner`` take 1 s and others 2; logs their types."""
+    """Fakes a clock: ``winner`` takes 1 s a step, others 2; returns timed types."""
     seen: list[str] = []
     times = precision.seconds_of_steps
 
@@ -60,7 +60,7 @@ def test_the_faster_type_wins_and_changes_nothing_else(
     winner: str,
 ) -> None:
     timed = let_win(monkeypatch, winner)
-    start = tiny_bert("bfloat16").copy(own)  # the same weights in both types
+    start = tiny_bert("bfloat16").copy(own)  # same weights in both types
     trainer = make_trainer(tmp_path / "auto", start, precision="auto")
     trainer.train()
     assert timed == list(precision.CHOICES)
@@ -150,7 +150,7 @@ def test_without_instructions_nothing_is_timed(
 def test_what_counts_as_fast(
     monkeypatch: pytest.MonkeyPatch, info: dict[str, Any], fast: bool
 ) -> None:
-    monkeypatch.undo()  # the fixture's
+    monkeypatch.undo()  # undoes the fixture
     core = type("Core", (), {"build_info": staticmethod(lambda: info)})
     monkeypatch.setattr(runtime, "_core", lambda: core)
     assert runtime.has_fast_bfloat16() is fast

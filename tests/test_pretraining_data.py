@@ -1,4 +1,4 @@
-"""A corpus on disk: its files, its rows, its pairs of texts, its cache."""
+"""A corpus on disk: files, rows, text pairs and cache."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def without_masks(rows: Any, epoch: int) -> Any:
-    """The rows of an epoch with a masker that hides nothing."""
+    """Returns the rows of an epoch with a masker that hides nothing."""
     view = rows.of_epoch(epoch)
     view.masker = lambda ids, offsets, words: (ids, np.full(len(ids), -100))
     return view
 
 
 def plain(rows: Any) -> list[list[int]]:
-    """All rows without masks."""
+    """Returns all rows without masks."""
     rows = without_masks(rows, 0)
     batch = rows.gather(np.arange(len(rows)))
     parts = np.split(batch["input_ids"], batch["sequence_offsets"][1:-1])
@@ -143,7 +143,7 @@ def test_bytes_keep_their_spaces(tmp_path: Path):
 
 
 def sentences_of(texts: list[list[str]], words: Any, most: int) -> list[list[tuple]]:
-    """The pieces of each document's sentences."""
+    """Returns the pieces of each document's sentences."""
     found = []
     for lines in texts:
         pieces = []
@@ -168,7 +168,7 @@ def test_pairs(tmp_path: Path, length: int):
     pieces = sentences_of(texts, words, (length - 3) // 2)
     assert rows.store.about["sentences"] == sum(map(len, pieces))
     own: dict[tuple, set[int]] = {}
-    runs: dict[tuple, set[tuple[int, int]]] = {}  # text: documents and places
+    runs: dict[tuple, set[tuple[int, int]]] = {}  # text: {(document, first, last + 1)}
     for number, each in enumerate(pieces):
         for i in range(len(each)):
             for j in range(i + 1, len(each) + 1):
@@ -192,7 +192,7 @@ def test_pairs(tmp_path: Path, length: int):
                     (d, i) for d, i, _ in runs[second]
                 }
                 assert follows
-            else:  # the beginning of some run of sentences
+            else:  # the text begins some run of sentences
                 own.setdefault(second, set())
                 assert any(run[: len(second)] == second for run in runs)
     assert 0.35 < np.mean(labels) < 0.75
@@ -247,7 +247,7 @@ def test_tokens_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     longer = DATA.from_files(file, words, max_seq_length=24, **options)
     assert len(made) == 3
     assert longer.fingerprint() != rows.fingerprint()
-    assert plain(again) == plain(rows)  # the old tokens are still there
+    assert plain(again) == plain(rows)  # the old tokens still exist
 
 
 READ_ALL = """
@@ -285,7 +285,7 @@ def test_a_corpus_may_be_larger_than_memory(tmp_path: Path):
         for found, number in zip((tokens, peaks), done.stdout.split(), strict=True):
             found.append(int(number))
     assert tokens[1] > 5 * tokens[0] > 1e6
-    assert peaks[1] - peaks[0] < 1_000  # KiB; there are 5 MB more text, 2 MB of tokens
+    assert peaks[1] - peaks[0] < 1_000  # KiB; the text grew by 5 MB, its tokens by 2 MB
 
 
 def test_a_damaged_cache_is_made_again(

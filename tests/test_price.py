@@ -1,4 +1,4 @@
-"""What a change costs: the diffs of three toys, counted.
+"""Cost of an extension, counted in the diffs of three toys.
 
 ``tests/price`` holds the whole diff of a toy attention kind, a toy operation and a toy
 model family. Here each is applied to a copy of the sources and its files are counted;
@@ -21,9 +21,9 @@ PATCHES = Path(__file__).parent / "price"
 
 @dataclass(frozen=True)
 class Price:
-    """New files, and files that exist and get lines.
+    """New files, and existing files that gain lines.
 
-    ``lines``: the most lines that any of these files gets.
+    ``lines``: the most lines that any of these files gains.
     """
 
     new: int
@@ -40,7 +40,7 @@ PRICES = {
 
 @dataclass
 class Change:
-    """What a patch does to one file."""
+    """Changes of a patch to one file."""
 
     new: bool
     added: int = 0
@@ -48,7 +48,7 @@ class Change:
 
 
 def changes_of(patch: str) -> dict[str, Change]:
-    """The files of a diff by their paths."""
+    """Returns the changes of a diff by file path."""
     found: dict[str, Change] = {}
     for part in re.split(r"^diff --git ", patch, flags=re.M)[1:]:
         head, *hunks = re.split(r"^@@ .*$", part, flags=re.M)
@@ -63,7 +63,7 @@ def changes_of(patch: str) -> dict[str, Change]:
 
 @pytest.fixture(scope="module")
 def tree(repo, tmp_path_factory):
-    """A copy of the sources, to which the patches are applied one after another."""
+    """Returns a copy of the sources, to which the patches are applied in turn."""
     copy = tmp_path_factory.mktemp("price")
     for folder in ("src/cpp", "src/evolving_attention"):
         built = shutil.ignore_patterns("__pycache__", "*.so", "*.so.*")
@@ -72,7 +72,7 @@ def tree(repo, tmp_path_factory):
 
 
 def apply(patch: Path, tree: Path) -> None:
-    """Apply a diff, or say what no longer fits."""
+    """Applies a diff; fails with the parts that no longer fit."""
     if shutil.which("git"):
         command = ["git", "apply", "--whitespace=nowarn", str(patch)]
     elif shutil.which("patch"):

@@ -1,4 +1,4 @@
-"""What a run shows and writes: bars, HTML, lines, log.jsonl, TensorBoard, tables."""
+"""Progress of a run: bars, HTML, lines, log.jsonl, TensorBoard, tables."""
 
 from __future__ import annotations
 

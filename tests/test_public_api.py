@@ -1,4 +1,4 @@
-"""The names others rely on: all there, all working, and cheap to import."""
+"""Public names: present, working, and cheap to import."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ def test_everything_listed_is_there() -> None:
     for name in ea.__all__:
         try:
             assert find(name) is not None, name
-        except ea.MissingExtraError as error:  # a base install, without extras
+        except ea.MissingExtraError as error:  # base install, without extras
             library = str(error).split()[0]
             assert importlib.util.find_spec(library) is None, name
     with pytest.raises(AttributeError, match="no attribute 'nothing_of_the_kind'"):
         find("nothing_of_the_kind")
 
 
-# --- they work ------------------------------------------------------------------------
+# --- the names work -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ATTENTION)
@@ -187,7 +187,7 @@ def test_doctor_is_a_function_even_after_its_module() -> None:
     import evolving_attention.diagnosis  # noqa: F401
 
     report = ea.doctor(run_self_test=False)
-    # Not report["ok"]: other tests may have loaded torch's OpenMP beside ours.
+    # Not report["ok"]: other tests may have loaded torch's OpenMP too.
     checks = {check["name"]: check["ok"] for check in report["checks"]}
     assert checks["the compiled core loads"]
     assert report["core"]["num_threads"] == ea.get_num_threads()
@@ -214,11 +214,11 @@ def test_the_errors_are_what_callers_expect() -> None:
         assert issubclass(error, ea.Error)
 
 
-# --- the cost and the company of the import -------------------------------------------
+# --- cost and dependencies of the import ----------------------------------------------
 
 
 def python(code: str, **variables: str) -> str:
-    """What a fresh interpreter prints that has the package of this run."""
+    """Returns the output of a fresh interpreter that imports the package under test."""
     paths = [str(Path(ea.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **variables}
     done = subprocess.run(
@@ -246,7 +246,7 @@ huggingface_hub datasets IPython aeon numba pandas""".split()  # noqa: SIM905
 
 
 def test_import_is_cheap() -> None:
-    # The processor's time, the least of three: other work on the machine is no cost.
+    # CPU time, minimum of three runs: other load on the machine does not count.
     runs = [json.loads(python(COST)) for _ in range(3)]
     assert min(cpu for cpu, _, _ in runs) <= 0.35
     assert min(mebibytes for _, mebibytes, _ in runs) <= 60
@@ -287,7 +287,7 @@ print(seen)
 
 
 def test_import_touches_nothing() -> None:
-    pytest.importorskip("matplotlib")  # or ea.plots is not there to import
+    pytest.importorskip("matplotlib")  # without it ea.plots cannot be imported
     code = WATCH.replace("TESTS", repr(str(Path(__file__).parent)))
     assert python(code, PYTHONDONTWRITEBYTECODE="1").strip() == "[]"
 

@@ -1,4 +1,4 @@
-"""Random streams by name: arms that differ in one place share all other numbers."""
+"""Named random streams: variants that differ in one part share all other numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def values_of(model: Any) -> dict[str, np.ndarray]:
     return {n: np.array(host_array(p)) for n, p in model.named_parameters()}
 
 
-#: What a mathematics library in float64 makes of the bits of seed 3.
+#: Values a float64 maths library computes from the random bits of seed 3.
 WORDS = {
     0: -0.03180170145769844,
     64: 0.007415352383381626,
@@ -45,7 +45,7 @@ WORDS = {
     16384: 0.01602204072302607,
     25599: 0.033459452943199915,
 }
-#: Of a truncated distribution, where some of the 144 are drawn again.
+#: Values of a truncated distribution; some of the 144 are redrawn.
 TAPS = {
     0: -0.12285184112613662,
     70: 0.13012438271322552,
@@ -56,7 +56,7 @@ TAPS = {
 
 
 def test_initial_values_are_those_of_the_formula() -> None:
-    """In several blocks and chunks: sqrt(-2 log u) cos(2 pi v), scaled."""
+    """Several blocks and chunks of sqrt(-2 log u) cos(2 pi v), scaled."""
     ea.manual_seed(3)
     sizes = {"vocab_size": 400, "hidden_size": 64, "num_attention_heads": 4}
     attention = ea.attention.Evolving(0.1, 0.1)
@@ -89,7 +89,7 @@ def test_a_deeper_model_starts_with_the_layers_of_a_shallow_one() -> None:
 
 def test_two_models_and_two_parameters_differ() -> None:
     first = values_of(made("BertModel", None))
-    second = values_of(ea.BertModel(ea.BertConfig(**SIZES)))  # no new seed
+    second = values_of(ea.BertModel(ea.BertConfig(**SIZES)))  # without a new seed
     key, value = (
         f"encoder.layer.0.attention.self.{which}.weight" for which in ("key", "value")
     )
@@ -110,7 +110,7 @@ def test_a_pass_in_training_draws_one_number_from_the_generator(training: bool) 
 @ea.attention.register("draws_without_use")
 @dataclasses.dataclass(frozen=True)
 class DrawsWithoutUse(ea.attention.CustomEvolve):
-    """Draws two random streams in each layer, and is vanilla attention."""
+    """Draws two random streams in each layer, but computes vanilla attention."""
 
     def step(self, scores: Any, previous: Any, context: Any) -> Any:
         first, second = (ea.functional.dropout(scores, 0.5) for _ in range(2))
@@ -171,7 +171,7 @@ def kept(values: Any) -> str:
 
 
 def test_the_streams_are_those_of_every_version() -> None:
-    """Saved runs go on with them: a change makes older ones another run."""
+    """A change would break resuming: saved runs continue with these streams."""
     ea.manual_seed(7)
     model = ea.BertModel(ea.BertConfig(**SIZES), "float64").train()
     weights = values_of(model)["encoder.layer.1.output.dense.weight"]

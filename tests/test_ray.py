@@ -1,4 +1,4 @@
-"""Trials as tasks of a Ray on this machine: ``sweep --ray``, ``backend="ray"``."""
+"""Trials as Ray tasks on this machine: ``sweep --ray``, ``backend="ray"``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ray = pytest.importorskip("ray", reason="no ray (extra ray)")
 
 @pytest.fixture(scope="module", autouse=True)
 def connected() -> Iterator[None]:
-    """A Ray of two CPUs, for all tests here."""
+    """Connects to a Ray of two CPUs for all tests of this file."""
     with RayTasks("local", 2, "the tests") as tasks:
         assert (tasks.cpus, tasks.largest) == (2, 2)
         yield
@@ -60,14 +60,14 @@ def rates(trial: Any) -> dict[str, Any]:
 
 
 def study_of() -> dict[str, Any]:
-    """A study that outlives the search, whose proposals depend on nothing."""
+    """An in-memory study whose proposals do not depend on earlier trials."""
     sampler = optuna.samplers.RandomSampler(seed=0)
     storage = optuna.storages.InMemoryStorage()
     return {"study_name": "s", "storage": storage, "sampler": sampler}
 
 
 def test_trials_of_ray_have_the_bits_of_this_process(tmp_path: Path) -> None:
-    """But for one whose process is killed: it fails, and the others stay."""
+    """Except the trial whose process is killed: it fails, the others are unaffected."""
     marker = tmp_path / "marker"
 
     def objective(metrics: dict[str, Any]) -> float:
@@ -103,7 +103,7 @@ def test_trials_of_ray_have_the_bits_of_this_process(tmp_path: Path) -> None:
 def test_a_sweep_over_ray_has_the_bits_of_the_command(
     capfd: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where a process of Ray dies: its trial is tried again."""
+    """Even if a Ray process dies: its trial is run again."""
     words = glue_words(tmp_path)
     at = words.index("--learning_rate")
     del words[at : at + 2]
@@ -138,7 +138,7 @@ def test_a_sweep_over_ray_has_the_bits_of_the_command(
     trial = tmp_path / "out" / f"trial-{found['best']['number']}"
     (mine,), (its,) = (folder.glob("*.safetensors") for folder in (trial, single))
     assert mine.read_bytes() == its.read_bytes()
-    assert ray.is_initialized()  # it was not the sweep's
+    assert ray.is_initialized()  # the sweep did not start it, so it stays
 
 
 def test_a_trial_that_the_sweep_leaves_saves_its_state(tmp_path: Path) -> None:

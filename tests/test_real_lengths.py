@@ -1,4 +1,4 @@
-"""Batches are made in the background, by length, and steps are lean in Python."""
+"""Batches are prepared in the background and by length; steps run little Python."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_errors_come_through_and_leave_no_thread(tmp_path: Path) -> None:
     trainer = make_trainer(tmp_path / "a", tiny_bert(), train_dataset=rows)
     with pytest.raises(InputError, match="expected a non-empty list of ints") as held:
         trainer.train()
-    assert workers() == 0  # although the traceback is alive
+    assert workers() == 0  # although the traceback still holds its frames
     with pytest.raises(InputError, match="expected a non-empty list of ints"):
         trainer.evaluate(rows)
     assert workers() == 0
@@ -164,11 +164,11 @@ def test_evaluation_goes_by_length_and_answers_in_order() -> None:
     assert next(iter(loader))["input_ids"].ndim == 1  # packed
 
 
-# ------------------------------------------------------------ lean steps in Python
+# ---------------------------------------------------------- little Python per step
 
 
 class Calls(TrainerCallback):
-    """Counts all calls of Python and C functions of one step."""
+    """Counts the calls of Python and C functions in one step."""
 
     def __init__(self, step: int) -> None:
         self.step, self.count = step, 0

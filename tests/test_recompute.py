@@ -1,4 +1,4 @@
-"""Gradient checkpointing: the same bits, less memory, and no trap left open."""
+"""Gradient checkpointing: the same bits, less memory, and safe edge cases."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_outputs_and_gradients_have_the_same_bits(
         ea.manual_seed(4)
         return trained(model, **inputs_of(model, padded=True))
 
-    # A classifier's last layer keeps what it made: 2 passes, 3 layers.
+    # A classifier does not recompute its last layer: 2 passes, 3 layers.
     classifier = "SequenceClassification" in name
     both(run, again=2 * (2 if classifier else 3))
 
@@ -82,7 +82,7 @@ def test_any_number_of_threads(threads: int) -> None:
 
 
 def test_optimizer_steps_with_sparse_tables_and_frozen_parts() -> None:
-    """Rows of gradients, and parts without any: the first layer's input, the layers."""
+    """Sparse gradients, and frozen parts: the embeddings, all layers."""
 
     def run(on: bool) -> dict[str, Any]:
         found = {}
@@ -118,7 +118,7 @@ def test_optimizer_steps_with_sparse_tables_and_frozen_parts() -> None:
 
 
 def peak_of_a_step(on: bool, kind: str) -> int:
-    """Bytes a training step of 10 layers needs at its peak, gradients included."""
+    """Returns the peak bytes of a training step of 10 layers, gradients included."""
     model = tiny(
         "BertForSequenceClassification",
         KINDS[kind],
@@ -131,7 +131,7 @@ def peak_of_a_step(on: bool, kind: str) -> int:
     inputs = {**draw((40,) * 16).packed(), "labels": np.zeros(16, np.int64)}
     model(**inputs).loss.backward()
     model.zero_grad()
-    _core.release_cached_memory()  # a block kept for reuse may be larger
+    _core.release_cached_memory()  # a cached block may be larger than needed
     before = _core.current_memory()
     _core.reset_peak_memory()
     model(**inputs).loss.backward()
@@ -197,7 +197,7 @@ def test_what_happens_between_the_passes_changes_nothing(what: str) -> None:
         loss.backward()
         if what == "eval":
             assert not model.training
-            with ea.no_grad():  # no dropout is left behind in a layer
+            with ea.no_grad():  # no layer keeps dropout from training
                 first = np.array(model(**inputs_of(model)).logits)
                 assert np.array_equal(model(**inputs_of(model)).logits, first)
         return {
@@ -217,12 +217,12 @@ def test_a_second_backward_is_refused() -> None:
             root.backward()
 
 
-# --- gradients are right, not only equal ----------------------------------------------
+# --- gradients are correct, not only equal --------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_match_finite_differences(kind: str) -> None:
-    """Central differences in float64 along random directions, dropout included."""
+    """Compares with float64 central differences in random directions, with dropout."""
     model = switched(tiny("BertModel", KINDS[kind], dtype="float64"), True)
     inputs = inputs_of(model)
 

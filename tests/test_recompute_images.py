@@ -1,4 +1,4 @@
-"""Networks of images run their blocks again in backward: the same bits, less memory."""
+"""Image networks rerun their blocks in backward: the same bits, less memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NETS = (
 
 
 def inputs_of(model: Any, side: int = 32) -> dict[str, Any]:
-    """Three images of the size that the model takes, else of ``side``."""
+    """Returns three images of the model's image size, or of ``side`` if it has none."""
     sizes = vars(model.config).get("image_size", side)
     height, width = sizes if isinstance(sizes, (list, tuple)) else (sizes, sizes)
     return {"pixel_values": draw(3, (height, width)), "labels": [1, 0, 4]}
@@ -50,7 +50,7 @@ def state_of(model: Any) -> dict[str, Any]:
 
 
 def compared(run: Any, again: bool = True) -> None:
-    """``run`` has the same bits either way; with recomputation convolutions twice."""
+    """Same bits with recomputation on and off; recomputing adds convolution calls."""
     found, states, convolved = [], [], []
     for on in (False, True):
         ea.manual_seed(5)

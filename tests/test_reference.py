@@ -1,4 +1,4 @@
-"""The NumPy oracles themselves, against cases that can be checked by hand."""
+"""The NumPy reference implementations, against cases checked by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RNG = np.random.default_rng(7)
 
 
 def draw(depth: int, heads: int, n: int, size: int = 3):
-    """Random scores, and one convolution per layer."""
+    """Returns random scores and one random convolution per layer."""
     scores = RNG.normal(size=(depth, heads, n, n))
     weights = RNG.normal(size=(depth, heads, heads, size, size)) * 0.3
     return scores, weights, RNG.normal(size=(depth, heads)) * 0.1
@@ -34,7 +34,7 @@ def test_conv_rows_are_queries_and_columns_are_keys():
     x = np.zeros((1, 4, 4))
     x[0, 1, 2] = 1.0
     weight = np.zeros((1, 1, 3, 3))
-    weight[0, 0, 0, 1] = 1.0  # looks at the cell one query above
+    weight[0, 0, 0, 1] = 1.0  # reads the cell one query above
     out = evolving.conv_map(x, weight, np.zeros(1))
     assert out[0, 2, 2] == 1.0
     assert out.sum() == 1.0
@@ -124,7 +124,7 @@ def test_realformer_by_hand():
     assert sums[:, 0, 0].tolist() == [[3.0, 1.0], [5.0, 1.0], [6.0, 6.0]]
     assert p[2].ravel().tolist() == [0.5, 0.5]
     mean_sums, mean_p = realformer.chain(scores, running_mean=True)
-    assert np.array_equal(mean_sums, sums)  # the carry is the sum, never divided
+    assert np.array_equal(mean_sums, sums)  # the carry is the undivided sum
     assert mean_p[1, 0, 0, 0] == pytest.approx(1 / (1 + np.exp(-2.0)))
 
 

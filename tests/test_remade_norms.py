@@ -1,4 +1,4 @@
-"""Outputs of norms that backward makes again instead of keeping them."""
+"""Norm outputs recomputed in backward instead of kept."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def inputs(dtype: str) -> list[ea.Tensor]:
 
 
 def run(norm: Any, reader: Any, dtype: str, apart: bool) -> tuple[int, list[Any]]:
-    """Bytes kept for backward, and the gradients.
+    """Returns bytes kept for backward, and the gradients.
 
-    Apart, an operation between the two keeps the reader from knowing the norm.
+    With ``apart``, an operation between the two hides the norm from its reader.
     """
     given = inputs(dtype)
     y = norm(*given)

@@ -1,4 +1,4 @@
-"""Residual networks: names, counts, operations, and attention beside convolutions."""
+"""Residual networks: names, counts, operations, and attention-augmented blocks."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from evolving_attention.profiling import resnet_flops
 PLAIN = ea.ResNetForImageClassification
 AUGMENTING = ea.AAResNetForImageClassification
 IMAGE = {"basic": (64, 64), "bottleneck": (64, 32)}
-# 2 x multiply-adds of one image of 224 x 224, in 10^9: of the arithmetic that
-# reproduces the papers' tables.
+# 2 x multiply-adds of one 224 x 224 image, in 10^9, counted as it reproduces the
+# papers' tables.
 GIGAFLOPS = {
     "resnet34": 7.33,
     "resnet50": 8.18,
@@ -36,7 +36,7 @@ MAP_CONVOLUTIONS = {34: 0.855, 50: 0.404, 101: 1.156, 152: 1.909}
 
 
 def config_of(name, monkeypatch, **options):
-    """The config that a name stands for, without the model's memory."""
+    """Returns the config of a model name without allocating the model."""
     kept = []
 
     def config_alone(model, config, dtype="float32", *, device="cpu"):
@@ -71,7 +71,7 @@ def test_operations_of_the_convolutions_over_maps(layers, monkeypatch):
 
 
 def torchvision_names(depths, bottleneck):
-    """The names of torchvision's checkpoints, without the norms' counters."""
+    """Returns torchvision's checkpoint names, without the norms' batch counters."""
     parts = ("weight", "bias", "running_mean", "running_var")
     names = ["conv1.weight", *(f"bn1.{part}" for part in parts)]
     for stage, depth in enumerate(depths, 1):
@@ -93,7 +93,7 @@ def test_torchvision_names_are_read(kind):
     model = tiny(PLAIN, {**sizes, "depths": depths}, "float32")
     if kind == "bottleneck":
         first = "resnet.encoder.stages.0.layers.0.shortcut.convolution.weight"
-        assert first not in model.state_dict()  # 16 channels already
+        assert first not in model.state_dict()  # the input already has 16 channels
         model = tiny(PLAIN, {**sizes, "embedding_size": 8, "depths": depths}, "float32")
     names = torchvision_names(depths, kind == "bottleneck")
     held = model.state_dict()
@@ -127,7 +127,7 @@ def test_what_torchvision_has_for_the_parts_of_a_block():
 @pytest.mark.parametrize("sizes", AUGMENTED)
 @pytest.mark.parametrize("attention", [None, EVOLVING, ea.attention.Predictive(0.3)])
 def test_an_augmented_network_equals_its_parts(sizes, attention):
-    """Against the same network spelled out in NumPy."""
+    """Compares with the same network spelled out in NumPy."""
     from reference.resnet import AugmentedResNet
 
     model = tiny(AUGMENTING, AUGMENTED[sizes], attention=attention).eval()
@@ -164,7 +164,7 @@ def test_a_layer_that_takes_no_maps_hands_on_its_own(specs):
     model = tiny(AUGMENTING, AUGMENTED["bottleneck"], attention=specs).eval()
     images = draw(2, IMAGE["bottleneck"])
     plain = model(images).logits.numpy()
-    # Maps that are asked for are kept by every layer.
+    # When maps are requested, every layer keeps its own.
     asked = model(images, output_attention_logits=True).logits.numpy()
     assert np.array_equal(plain, asked)
 
@@ -184,20 +184,20 @@ def test_maps_and_states_of_every_layer():
 
 
 def test_in_evaluation_a_sum_takes_the_place_of_its_shortcut():
-    """One tensor of the block's size, unless the shortcut is wanted as a state."""
+    """One tensor of the block's size, unless the shortcut is a requested state."""
     wide = {"embedding_size": 8, "hidden_sizes": [512], "depths": [2]}
     model = tiny(PLAIN, wide, "float32").eval()
     images = draw(16, (64, 64)).astype(np.float32)
     state = 16 * 512 * 16 * 16 * 4  # bytes
     with ea.no_grad():
-        model(images)  # makes what is kept with the weights
+        model(images)  # fills the caches of the weights
         before = ea.memory.current()
         ea.memory.reset_peak()
         alone = model(images).logits.numpy()
         assert ea.memory.peak() - before < 2 * state
         kept = model(images, output_hidden_states=True)
     np.testing.assert_array_equal(kept.logits, alone)
-    again = model(images, output_hidden_states=True)  # apart from the norm
+    again = model(images, output_hidden_states=True)  # apart from the norm op
     for ours, theirs in zip(kept.hidden_states, again.hidden_states, strict=True):
         np.testing.assert_allclose(ours, theirs.detach(), rtol=1e-4, atol=1e-4)
 
@@ -326,14 +326,14 @@ def test_passes_without_gradients_join_what_others_take_apart(sizes, act, dtype)
 
 LAYERS = "resnet.encoder.stages.0.layers.0.layer"
 NORM = r"channel 3 is not finite.*weight\[3\], bias\[3\], running_mean\[3\]"
-# A parameter or buffer, where it is NaN, and what the error says.
+# Name of a parameter or buffer, index of its NaN, expected error text.
 BROKEN = [
     (
         "resnet.embedder.embedder.convolution.weight",
         (3, 1, 2, 5),
         r"weight of shape \(64, 3, 7, 7\) is not finite at \[3, 1, 2, 5\]",
     ),
-    (  # whose transform is kept
+    (  # its transformed weight is cached
         f"{LAYERS}.1.convolution.weight",
         (63, 2, 0, 1),
         r"weight of shape \(64, 64, 3, 3\) is not finite at \[63, 2, 0, 1\]",
@@ -379,7 +379,7 @@ def test_statistics_that_move_change_passes_without_gradients(recorded):
         model.train()(images)
     after = logits()
     assert not np.array_equal(before, after)
-    expected = model(images).logits.numpy()  # recorded
+    expected = model(images).logits.numpy()  # with gradients recorded
     np.testing.assert_allclose(after, expected, atol=1e-5 * np.abs(expected).max())
 
 
@@ -415,24 +415,24 @@ print(ea.memory.current() - before)
 
 
 def test_plain_attention_keeps_one_map_for_backward():
-    """What is added to its scores; evolving attention keeps its carry beside it."""
+    """Plain: the term added to its scores. Evolving: its carry as well."""
 
     def added(attention: str) -> float:
         kept = [
             int(python(KEPT_MAPS.replace("ATTENTION", attention).replace("DEPTH", d)))
             for d in "26"
         ]
-        return (kept[1] - kept[0]) / 4 / (2 * 2 * 256**2 * 4)  # maps a layer
+        return (kept[1] - kept[0]) / 4 / (2 * 2 * 256**2 * 4)  # maps per layer
 
     plain, evolving = added("None"), added("ea.attention.Evolving(0.4, 0.7)")
-    assert 1 < plain < 1.5  # the block's convolutions keep some, too
+    assert 1 < plain < 1.5  # the convolutions keep some too
     assert plain + 0.9 < evolving < plain + 1.2
 
 
 def test_backward_does_not_keep_what_a_norm_can_make_again():
-    kept = int(python(KEPT))  # in a process of its own: blocks of others are larger
-    pixels = 4 * 16 * 16 * 4  # bytes of a channel of the stage
+    kept = int(python(KEPT))  # own process: cached blocks may be larger
+    pixels = 4 * 16 * 16 * 4  # bytes per channel of the stage
     stem = 32 * 4 * 32 * 32 * 4
-    # a block: three convolutions' outputs and its own; once the shortcut's
+    # per block: outputs of three convolutions and its own; once the shortcut's
     blocks = 4 * (32 + 32 + 128 + 128) + 128 + 32
     assert kept < 1.1 * (2 * stem + blocks * pixels)

@@ -1,4 +1,4 @@
-"""Names of models: folder, package, Hub cache, Hub; fast without a network."""
+"""Resolution of model names: folder, package, Hub cache, Hub; fast offline."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from evolving_attention.interop.resolve import hub_cache, resolve
 
 SRC = Path(module.__file__).resolve().parents[2]
 REVISION = "0123456789abcdef0123456789abcdef01234567"
-NO_SERVER = "http://127.0.0.1:9"  # the port "discard", which nothing listens on
+NO_SERVER = "http://127.0.0.1:9"  # the port "discard", where nothing listens
 
 
 @pytest.fixture(autouse=True)
 def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty cache, no server, an empty folder, none of the user's settings."""
+    """Empty cache, no server, empty folder, and none of the user's settings."""
     for key in list(os.environ):
         if key.startswith(("HF_", "HUGGINGFACE_", "TRANSFORMERS_")) or (
             key.lower().endswith("_proxy")
         ):
             monkeypatch.delenv(key)
-    if importlib.util.find_spec("huggingface_hub"):  # it read them when imported
+    if importlib.util.find_spec("huggingface_hub"):  # it reads the variables at import
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.setenv("HF_ENDPOINT", NO_SERVER)
@@ -44,7 +44,7 @@ def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cached(cache: Path, name: str = "org/model", *, files: int = 2) -> Path:
-    """A model in the layout of the Hub's cache, with its first ``files`` files."""
+    """Writes the first ``files`` files of a model in the layout of the Hub's cache."""
     root = cache / f"models--{name.replace('/', '--')}"
     folder = root / "snapshots" / REVISION
     folder.mkdir(parents=True)
@@ -93,7 +93,7 @@ def test_paths_are_not_looked_for_on_the_hub(name: str) -> None:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An importable package with a model in it, which must not be imported."""
+    """An importable package with a model in it; importing it is an error."""
     root = tmp_path / "site" / "some_weights"
     (root / "model").mkdir(parents=True)
     (root / "__init__.py").write_text("raise SystemError('it was imported')")
@@ -205,7 +205,7 @@ def test_offline_touches_no_network(
 
 
 def test_offline_in_a_fresh_process() -> None:
-    """The time of the imports that only the answer needs is counted in."""
+    """The time includes the imports that only the lookup needs."""
     program = f"""if True:
         import sys, time
         sys.path.insert(0, {str(SRC)!r})
@@ -220,7 +220,7 @@ def test_offline_in_a_fresh_process() -> None:
         print(sorted({{"huggingface_hub", "torch", "transformers"}} & set(sys.modules)))
     """
     best = 9.0
-    for _ in range(5):  # the machine may be busy with something else
+    for _ in range(5):  # other processes may slow a run down
         took, heavy = subprocess.check_output(
             [sys.executable, "-c", program],
             text=True,
@@ -235,7 +235,7 @@ def test_offline_in_a_fresh_process() -> None:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """The address of a server that takes connections and never answers."""
+    """Yields the address of a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
@@ -265,13 +265,13 @@ def test_a_name_server_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class HubError(Exception):
-    """As the client's: it has the answer of the server."""
+    """Stand-in for the client's error, with the server's response."""
 
     response = object()
 
 
 def fake_client(monkeypatch: pytest.MonkeyPatch, files: Any, download: Any) -> None:
-    """A client whose model has these files, or raises them if they are an error."""
+    """Fakes a client whose model has these files; an exception is raised instead."""
 
     def model_info(name: str, timeout: float) -> Any:
         if isinstance(files, Exception):
@@ -333,7 +333,7 @@ def test_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A Hub that has nothing: it answers every question with 404."""
+    """A Hub without models: it answers every request with 404."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

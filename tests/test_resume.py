@@ -1,6 +1,6 @@
-"""Resuming is bit-identical to never having stopped, whatever stopped the run.
+"""Resuming gives bit-identical results, however the run was stopped.
 
-Inside this process the model is one of NumPy; the processes that are really killed
+Tests inside this process train a NumPy model; the processes that are really killed
 train a BERT with evolving attention on the core.
 """
 
@@ -32,17 +32,17 @@ from evolving_attention.training import (
 from evolving_attention.training.fingerprint import compare, run_fingerprint
 
 TESTS = Path(__file__).resolve().parent
-WEIGHTS = "evolving_model.safetensors"  # of the child
+WEIGHTS = "evolving_model.safetensors"  # written by the child
 VOLATILE = ("runtime", "per_second", "best_model_checkpoint", "resume")
 
 
 @pytest.fixture(autouse=True)
 def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda fd: None)  # in this process nothing dies
+    monkeypatch.setattr(os, "fsync", lambda fd: None)  # this process is never killed
 
 
 class StopAt(TrainerCallback):
-    """Dies or sends a signal at a moment of the run."""
+    """Raises or sends a signal at a chosen moment of the run."""
 
     def __init__(self, event: str, step: int, number: int | None = None) -> None:
         self.step, self.number = step, number
@@ -63,7 +63,7 @@ def run(
     rows: int = 44,
     **options: Any,
 ) -> Trainer:
-    """A run of 24 optimizer steps or so; mid-epoch checkpoints, dropout, evaluation."""
+    """About 24 optimizer steps with mid-epoch checkpoints, dropout and evaluation."""
     options = {
         "num_train_epochs": 4,
         "learning_rate": 0.05,
@@ -95,7 +95,7 @@ def run(
 
 
 def final_state(folder: Path, step: int) -> tuple[str, dict[str, Any]]:
-    """(sha256 of the weights and the optimizer, all counters and logs at the end)."""
+    """Returns (sha256 of weights and optimizer, final counters and logs)."""
     last = folder / f"checkpoint-{step}"
     durable.verify_directory(last)
     digest = hashlib.sha256()
@@ -106,7 +106,7 @@ def final_state(folder: Path, step: int) -> tuple[str, dict[str, Any]]:
 
 
 def _lasting(value: Any) -> Any:
-    """Leave out what measures time or names folders."""
+    """Drops entries that measure time or name folders."""
     if isinstance(value, dict):
         return {
             k: _lasting(v)
@@ -118,7 +118,7 @@ def _lasting(value: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, str, dict[str, Any]]:
-    """(steps, digest, state) of the run that nothing stopped."""
+    """Returns (steps, digest, state) of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole")
     trainer = run(folder)
     return (trainer.state.global_step, *final_state(folder, trainer.state.global_step))
@@ -168,7 +168,7 @@ def test_best_metric_and_patience_survive(tmp_path: Path) -> None:
     one = run(tmp_path / "a", **options)
     with pytest.raises(RuntimeError):
         run(tmp_path / "b", stop=StopAt("on_step_begin", 15), **options)
-    (tmp_path / "b").rename(tmp_path / "moved")  # the best checkpoint moves along
+    (tmp_path / "b").rename(tmp_path / "moved")  # moves the best checkpoint too
     two = run(tmp_path / "moved", resume=True, **options)
     assert one.state.global_step == two.state.global_step
     assert one.state.best_global_step == two.state.best_global_step
@@ -195,7 +195,7 @@ def test_a_longer_run_goes_on_from_a_finished_one(tmp_path: Path) -> None:
 
 
 def run_plain(folder: Path, epochs: int, resume: bool = False) -> None:
-    """Constant rate, no evaluation."""
+    """Trains at a constant rate without evaluation."""
     args = TrainingArguments(
         str(folder),
         num_train_epochs=epochs,
@@ -208,7 +208,7 @@ def run_plain(folder: Path, epochs: int, resume: bool = False) -> None:
     Trainer(FakeModel(), args, train_dataset=make_rows(44)).train(resume)
 
 
-# ---------------------------------------------------------------- what is refused
+# ------------------------------------------------------------------------- errors
 
 
 def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path: Path, whole: Any) -> None:
@@ -258,7 +258,7 @@ def test_differences_of_two_models_are_named() -> None:
     def facts(**values: Any) -> dict[str, Any]:
         model = types.SimpleNamespace(config=Config(**values))
         found = run_fingerprint(TrainingArguments("out"), model, make_rows(4))
-        return dict(json.loads(json.dumps(found)))  # as a checkpoint holds it
+        return dict(json.loads(json.dumps(found)))  # as a checkpoint stores it
 
     one = facts(attention={"kind": "evolving", "alpha": 0.1}, id2label={0: "no"})
     other = facts(attention={"kind": "evolving", "alpha": 0.2}, id2label={0: "bad"})
@@ -349,7 +349,7 @@ except Interrupted as stop:
 def run_child(
     folder: Path, word: str = "", count: int = 0, delay: float = 0.0, number: int = 0
 ) -> int:
-    """Run the child; it kills itself at a moment of its own. Its exit status."""
+    """Runs the child, which kills itself as requested; returns its exit status."""
     script = CHILD.format(tests=str(TESTS))
     moment = [word, str(count), str(delay), str(int(number))]
     child = subprocess.run(
@@ -370,7 +370,7 @@ def weights(folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Digest of the child's final weights when nothing kills it."""
+    """Digest of the final weights of a child that is not killed."""
     folder = tmp_path_factory.mktemp("undisturbed")
     assert run_child(folder) == 0
     return weights(folder)
@@ -379,7 +379,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(5))
 def test_sigkill_at_random_moments(tmp_path: Path, undisturbed: str, seed: int) -> None:
-    """5 runs with 4 kills each: two around some step, two inside a save."""
+    """4 kills each for 5 seeds: two near some step, two inside a save."""
     draw = random.Random(seed)
     torn = 0
     for word in ("step", "saving", "step", "saving"):

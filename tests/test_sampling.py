@@ -1,4 +1,4 @@
-"""Sampling: the distribution, and random numbers that belong to a sentence."""
+"""Sampling: the distribution, and each sentence's own random numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DRAWN = {"do_sample": True, "max_new_tokens": 12, "top_k": None}
 
 
 def fits(counts, probabilities):
-    """Whether a chi-square test lets them be of this distribution."""
+    """Returns whether a chi-square test accepts the counts for this distribution."""
     expected = np.asarray(probabilities) * np.sum(counts)
     if np.asarray(counts)[expected == 0].any():
         return False
@@ -75,10 +75,10 @@ def test_truncated_distributions():
 
     assert p(1.0, 0, 1.0) == near([0.4, 0.1, 0.3, 0.1, 0.1])
     assert p(1.0, 2, 1.0) == near([4 / 7, 0, 3 / 7, 0, 0])
-    assert p(1.0, 3, 1.0) == near([0.4, 0.1, 0.3, 0.1, 0.1])  # ties stay
+    assert p(1.0, 3, 1.0) == near([0.4, 0.1, 0.3, 0.1, 0.1])  # ties are kept
     assert p(1.0, 99, 1.0) == near([0.4, 0.1, 0.3, 0.1, 0.1])
     assert p(1.0, 0, 0.69) == near([4 / 7, 0, 3 / 7, 0, 0])
-    assert p(1.0, 0, 0.75) == near([0.5, 0.125, 0.375, 0, 0])  # the smaller id
+    assert p(1.0, 0, 0.75) == near([0.5, 0.125, 0.375, 0, 0])  # the smaller id of a tie
     assert p(1.0, 0, 1e-9) == near([1, 0, 0, 0, 0])
     assert p(0.5, 0, 1.0) == near(np.array([16, 1, 9, 1, 1]) / 28)
     assert p(1e-30, 0, 1.0) == near([1, 0, 0, 0, 0])

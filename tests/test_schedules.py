@@ -1,4 +1,4 @@
-"""Learning-rate schedules: equal to transformers to 1e-12, and clear about mistakes."""
+"""Learning-rate schedules: equal to transformers to 1e-12, clear errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 
 
 class PlainOptimizer:
-    """Nothing but parameter groups."""
+    """Optimizer with parameter groups only."""
 
     def __init__(self, *rates: float) -> None:
         self.param_groups = [{"lr": rate} for rate in rates]
@@ -56,7 +56,7 @@ def test_equal_to_transformers(
             expected = theirs.get_last_lr()[0]
             theirs_optimizer.step()
             theirs.step()
-        except ZeroDivisionError:  # theirs: a polynomial without steps to decay over
+        except ZeroDivisionError:  # transformers: no steps left to decay over
             assert name == "polynomial"
             break
         assert abs(ours.get_last_lr()[0] - expected) <= 1e-12, (step, expected)
@@ -124,7 +124,7 @@ def test_all_multipliers_are_finite_and_not_negative() -> None:
     [(4, 2, 3), (5, 3, 2), (3, 1, 4), (10, 2, 6), (20, 2, 5)],
 )
 def test_growing_cycles_are_torchs(first: int, growth: int, cycles: int) -> None:
-    """The last two are those of CIFAR-10 and CIFAR-100: 630 and 620 epochs."""
+    """The last two are for CIFAR-10 and CIFAR-100: 630 and 620 epochs."""
     torch = pytest.importorskip("torch")
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.05)
     theirs = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(
@@ -140,7 +140,7 @@ def test_growing_cycles_are_torchs(first: int, growth: int, cycles: int) -> None
         optimizer.step()
         theirs.step()
         ours.step()
-    assert ours.get_last_lr() == [1e-4]  # where torch would begin another cycle
+    assert ours.get_last_lr() == [1e-4]  # torch would begin another cycle here
 
 
 def test_steps_are_torchs_and_the_papers() -> None:

@@ -27,11 +27,11 @@ def command(capfd: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 class Killed(BaseException):
-    """What no code of ours catches: the process is gone."""
+    """Ends a run like SIGKILL: our code does not catch it."""
 
 
 def killed_in_second_run(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """From now on the second run ends at so many steps, as if by SIGKILL."""
+    """Makes the second run end at the given step, as if by SIGKILL."""
     before, runs = Trainer._step, []
 
     def one(self: Any, *args: Any) -> None:
@@ -54,7 +54,7 @@ def weights(folder: Path) -> bytes:
 
 
 def loss_of(words: list[Any]) -> str:
-    """The score that a sweep of the command minimizes."""
+    """Returns the score that a sweep of the command minimizes."""
     command = itertools.takewhile(lambda word: not word.startswith("--"), words)
     return COMMANDS[" ".join(command)].loss
 
@@ -113,7 +113,7 @@ def test_data_are_prepared_once(
 
 
 def test_a_command_shares_with_its_own_runs_alone() -> None:
-    """Of two commands in a process neither finds what the other made."""
+    """Two commands in one process do not share cached results."""
     options = Fields([(RepeatArguments, ""), (ea.TrainingArguments, "")])
     made: list[int] = []
 
@@ -128,7 +128,7 @@ def test_a_command_shares_with_its_own_runs_alone() -> None:
 def test_every_seed_of_an_estimator_has_its_bits(
     name: str, command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A killed seed is trained again; data are read once; Ctrl-C is no end."""
+    """A killed seed is retrained; the data are read once for all seeds."""
     module = {"image": images, "graph": graph}[name]
     read_data = {"image": "_pictures", "graph": "_load"}[name]
     load, reads = getattr(module, read_data), []
@@ -199,14 +199,14 @@ def test_a_run_without_a_checkpoint_begins_again(
     code, _, told = command(*words, "--seeds", 1, 2, "--output_dir", out)
     assert code == 0, told
     before = weights(out / "seed-2")
-    (out / "seed-2" / "run.json").unlink()  # killed between the model and its record
+    (out / "seed-2" / "run.json").unlink()  # as if killed between model and record
     code, _, told = command(*words, "--seeds", 1, 2, "--output_dir", out)
     assert code == 0, told
     assert weights(out / "seed-2") == before
 
 
 def write_runs(folder: Path, **scores: list[float]) -> Path:
-    """A folder as a command with --seeds leaves it, seeds from 0."""
+    """Writes a results folder of a command with --seeds; seeds count from 0."""
     columns = zip(*scores.values(), strict=True)
     runs = []
     for i, column in enumerate(columns):

@@ -1,4 +1,4 @@
-"""Settings of EA-DC-Transformer: sizes as published, defaults, and round trips."""
+"""Settings of EA-DC-Transformer: published sizes, defaults, and round trips."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def names(model):
     return {name for name, _ in model.named_parameters()}
 
 
-# The released program's live parameters, for 24 channels, 144 steps and one output.
+# Parameters the released program uses, for 24 channels, 144 steps and one output.
 PUBLISHED = {
     (64, 2): 204_049,
     (64, 3): 296_641,
@@ -152,7 +152,7 @@ def test_spans_have_the_ratio_and_the_mean_that_were_asked_for():
     masked = ea.mask_spans([400] * 50, 4, ratio=0.15, mean_span=3.0, rng=1)
     assert masked.shape == (50, 400, 4)
     assert masked.dtype == bool
-    # 80,000 cells in about 4,000 spans: 4 deviations are 2.5 % and 5 %.
+    # 80,000 cells in about 4,000 spans: 4 standard deviations are 2.5 % and 5 %.
     assert masked.mean() == pytest.approx(0.15, rel=0.08)
     begins = masked[:, 1:] & ~masked[:, :-1]
     ends = masked[:, :-1] & ~masked[:, 1:]
@@ -166,7 +166,7 @@ def test_spans_have_the_ratio_and_the_mean_that_were_asked_for():
     assert np.mean(lengths) == pytest.approx(3.0, rel=0.06)
     assert (np.array(lengths) == 1).mean() == pytest.approx(1 / 3, abs=0.03)
     a, b = masked[:, :, 0].ravel(), masked[:, :, 1].ravel()
-    assert abs(np.corrcoef(a, b)[0, 1]) < 0.05  # variables are masked by themselves
+    assert abs(np.corrcoef(a, b)[0, 1]) < 0.05  # channels are masked independently
 
 
 def test_masks_follow_the_seed_and_leave_the_padding():
@@ -192,6 +192,6 @@ def test_the_loss_is_of_the_masked_cells_alone():
     assert out.loss.item() == pytest.approx((error[masked] ** 2).mean(), rel=1e-12)
     changed = {**given, "values": np.where(masked, 7.0, given["values"])}
     hidden = np.asarray(model(**changed, masked=masked).logits)
-    assert np.array_equal(hidden, np.asarray(out.logits))  # cells that are not seen
+    assert np.array_equal(hidden, np.asarray(out.logits))  # masked values are not read
     assert not np.array_equal(np.asarray(model(**changed).logits), hidden)
     assert model(**given).loss is None

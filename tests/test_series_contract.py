@@ -1,4 +1,4 @@
-"""The contract of time-series models: a task class is tested by existing."""
+"""Contract of time-series models, for every task class of the package."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_shapes(name):
 @pytest.mark.parametrize("mode", ["eval", "train"])
 def test_padding_changes_no_bit(name, variant, mode):
     model = tiny(name, **VARIANTS[variant]).train(mode == "train")
-    if mode == "eval":  # running statistics that matter
+    if mode == "eval":  # non-trivial running statistics
         tiny_batch = draw(seed=7).packed()
         model.train()(**tiny_batch)
         model.eval()
@@ -183,7 +183,7 @@ def test_every_parameter_gets_a_gradient(name, variant):
     _, grads = run(model, **batch.packed(), **targets_for(model, batch))
     silent = [n for n, _ in model.named_parameters() if n not in grads]
     assert silent == []
-    # A batch norm takes away what is constant before it; keys too, by softmax.
+    # Batch norm removes constants added before it; softmax removes those of keys.
     constant = ("key.bias", "convolution.bias", "self.value.bias", "output.dense.bias")
     zero = [n for n, g in grads.items() if not g.any() and not n.endswith(constant)]
     assert zero == []
@@ -231,7 +231,7 @@ def test_eval_is_deterministic_and_training_follows_the_seed(name, variant):
     assert_same_bits(result(1), result(2))
     state = ea.get_rng_state()
     result()
-    assert ea.get_rng_state() == state  # eval draws nothing
+    assert ea.get_rng_state() == state  # eval draws no random numbers
 
 
 @every_variant
@@ -270,7 +270,7 @@ def test_gradient_checkpointing_keeps_every_bit(name, variant):
 @pytest.mark.parametrize("variant", ["EA-DC", "DC", "released", "relative"])
 def test_what_stands_behind_a_fast_path_gives_the_same(variant, path):
     batch, found = draw((9, 12, 5)), []
-    # Batch norm leaves only rounding of the gradients of biases before it.
+    # Before a batch norm, gradients of biases are rounding errors only.
     options = {**NO_DROPOUT, "norm": "layer", **VARIANTS[variant]}
     for on in (True, False):
         ea.set_fast_path(path, on)
@@ -285,7 +285,7 @@ def test_what_stands_behind_a_fast_path_gives_the_same(variant, path):
 
 @dataclasses.dataclass(frozen=True)
 class Halved(ea.attention.CustomEvolve):
-    """L = S / 2 + gain M, a kind in Python with a parameter."""
+    """L = S / 2 + gain M: a kind in Python with one parameter."""
 
     kind = "halved"
 
@@ -315,7 +315,7 @@ def test_a_kind_of_ones_own():
 @every_variant
 def test_save_and_load_keep_every_bit(name, variant, tmp_path):
     model = tiny(name, **VARIANTS[variant])
-    model(**draw(seed=7).packed())  # running statistics that matter
+    model(**draw(seed=7).packed())  # non-trivial running statistics
     model.eval().save_pretrained(tmp_path)
     again = SERIES[name].from_pretrained(tmp_path)
     assert not again.training

@@ -1,4 +1,4 @@
-"""Fits of time-series estimators that continue, and fits with weights."""
+"""Fits of time-series estimators: warm starts, weights and channel names."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_warm_start_never_gets_worse_on_the_validation_part() -> None:
     X, y = waves()
     model = ea.TimeSeriesClassifier(**{**TINY, "warm_start": True}).fit(X, y)
     odds, best = model.predict_proba(X), model.best_epoch_
-    model.set_params(learning_rate=0.9, n_epochs=1).fit(X, y)  # ruins the weights
+    model.set_params(learning_rate=0.9, n_epochs=1).fit(X, y)  # would ruin the weights
     np.testing.assert_array_equal(model.predict_proba(X), odds)
     assert (model.best_epoch_, len(model.history_)) == (best, 13)
 
@@ -190,7 +190,7 @@ def test_a_weight_of_zero_leaves_a_series_out() -> None:
 
 
 def test_weights_move_what_is_learnt() -> None:
-    """Labels that contradict each other: the heavier half is learnt."""
+    """With contradictory labels, the class with more weight is learnt."""
     X, y = waves(40, lengths=(12, 13))
     both = [*X, *X]
     labels = np.concatenate([y, np.where(y == "slow", "fast", "slow")])
@@ -212,7 +212,7 @@ def test_balanced_classes_weigh_the_same() -> None:
     np.testing.assert_allclose(found, [1.0] * 6 + [3.0] * 2)
     assert weights.class_weights("balanced", numbers[5:7], classes) is None
     X, y = waves(40)
-    y[:30] = "slow"  # few fast ones
+    y[:30] = "slow"  # "fast" becomes rare
     balanced = ea.TimeSeriesClassifier(**QUICK, class_weight="balanced").fit(X, y)
     w = np.where(y == "slow", 0.5 / (y == "slow").mean(), 0.5 / (y == "fast").mean())
     other = ea.TimeSeriesClassifier(**QUICK).fit(X, y, sample_weight=w)
@@ -267,7 +267,7 @@ def test_channels_in_another_order_are_refused_after_the_fit(tmp_path, long) -> 
         with pytest.raises(ea.InputError, match="order them alike"):
             one.set_params(warm_start=True).fit(given("b", "a"), y)
         assert np.array_equal(one.predict_proba(given("a", "b")), odds)
-        assert np.array_equal(one.predict_proba(waves(12)[0]), odds)  # without names
+        assert np.array_equal(one.predict_proba(waves(12)[0]), odds)  # no channel names
 
 
 def test_frames_of_one_list_have_one_order() -> None:

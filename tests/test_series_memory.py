@@ -1,4 +1,4 @@
-"""Fits where memory is short: recomputation by itself, or an error before any step."""
+"""Fits short of memory: automatic recomputation, or an error before the first step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUICK |= {"validation_fraction": 0.0, "pooling": "mean"}
 
 @contextlib.contextmanager
 def room(bytes_left: int):
-    """Leave so many bytes to tensors."""
+    """Leaves this many bytes to tensors."""
     before = _core.memory_limit()
     _core.release_cached_memory()
     _core.set_memory_limit(_core.current_memory() + bytes_left)
@@ -42,7 +42,7 @@ def weights(model):
 
 
 def needs(batch_size: int = 8) -> tuple[int, int]:
-    """Bytes of a step of the fits below, without and with recomputation."""
+    """Returns the bytes of a step without and with recomputation."""
     X, y = long_waves()
     model = ea.TimeSeriesClassifier(**QUICK).fit(X, y).model_
     order = sorted(X, key=lambda one: one.shape[1])[-batch_size:]

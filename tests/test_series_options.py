@@ -29,7 +29,7 @@ def test_resampling_is_linear_between_known_values() -> None:
     series = np.array([[0.0, np.nan, 2, 3, 4], [np.nan] * 5])
     (found,) = shortened([series], 3, "resample", "interpolate")
     np.testing.assert_allclose(found[0], [0, 2, 4])
-    assert np.isnan(found[1]).all()  # filled by the training mean, as without it
+    assert np.isnan(found[1]).all()  # filled by the training mean, as if not resampled
     (cut,) = shortened([series], 3, "cut", "interpolate")
     np.testing.assert_array_equal(cut, series[:, :3])
 
@@ -47,7 +47,7 @@ def test_longer_series_are_predicted(longer) -> None:
 @pytest.mark.parametrize("longer", ["cut", "resample"])
 def test_cross_validation_over_unequal_lengths(longer) -> None:
     X, y = waves(30)
-    X[0] = np.tile(X[0], 3)  # the longest is in one test fold
+    X[0] = np.tile(X[0], 3)  # the longest series is in only one test fold
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         scores = cross_val_score(
@@ -110,7 +110,7 @@ def test_heads_fit_every_width(hidden) -> None:
     config = config_of(hidden_size=hidden, num_blocks=1)
     ea.EADCTransformerForClassification(config)
     assert (config.num_attention_heads, config.attention_ratio) == (heads, ratio)
-    if hidden % 32 == 0:  # as it was before heads were fitted
+    if hidden % 32 == 0:  # the defaults before heads were fitted to the width
         assert (heads, ratio) == (8, 0.25)
 
 
@@ -144,7 +144,7 @@ def test_a_generator_is_a_random_state(tmp_path) -> None:
     ]
     odds = [model.fit(X, y).predict_proba(X) for model in fits]
     np.testing.assert_array_equal(*odds)
-    again = fits[0].fit(X, y).predict_proba(X)  # the generator went on
+    again = fits[0].fit(X, y).predict_proba(X)  # the random generator has advanced
     assert not np.array_equal(again, odds[0])
     assert fits[0].fit_predict(X, y, cv_size=2).shape == (20,)
     fits[0].save(tmp_path)

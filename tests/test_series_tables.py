@@ -1,4 +1,4 @@
-"""Time series in tables: long and wide CSV files, and what data sets print."""
+"""Time series in tables: long and wide CSV files, and the repr of data sets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ read_csv = ea.timeseries.read_csv
 
 @pytest.fixture
 def table(tmp_path):
-    """Write a table and return its path."""
+    """Writes a table and returns its path."""
 
     def write(text: str, name: str = "own.csv"):
         (tmp_path / name).write_text(text)
@@ -36,7 +36,7 @@ w,2,6,7,R
 
 def test_a_long_table(table) -> None:
     part = read_csv(table(LONG))
-    assert part.ids == ("x", "w")  # in the order of the file
+    assert part.ids == ("x", "w")  # in file order
     assert part.channel_names == ("a", "b")
     assert part.y.tolist() == ["L", "R"]
     nan = np.nan

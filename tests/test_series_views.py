@@ -18,7 +18,7 @@ def fitted() -> ea.TimeSeriesClassifier:
 
 
 def direct(model, series, **wanted):
-    """The model's own output for one series [channels, length]."""
+    """Returns the model's own output for one series [channels, length]."""
     values = model.scaler_.transform([series]).values
     return model.model_(values[None], **wanted)
 
@@ -56,7 +56,7 @@ def test_representations(fitted) -> None:
     assert means.shape == (7, 16)
     assert means.dtype == np.float32
     for one, found, mean in zip(X, steps, means, strict=True):
-        assert found.shape == (16, one.shape[1])  # as X: [channels, length]
+        assert found.shape == (16, one.shape[1])  # [channels, length], as X
         out = direct(fitted, one, output_hidden_states=[4])
         expected = out.hidden_states[4].numpy()[0].T
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-6)

@@ -1,4 +1,4 @@
-"""Signals during products: no handler may find the stack pointer off the stack."""
+"""Signals during products: handlers always find the stack pointer on the stack."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMPILER = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """support/signal_storm.c as a shared library."""
+    """Builds support/signal_storm.c as a shared library."""
     if not COMPILER:
         pytest.skip("no C compiler")
     built = tmp_path_factory.mktemp("storm") / "signal_storm.so"
@@ -29,7 +29,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def storm(library: Path, *options: str, **environment: str) -> dict[str, list[int]]:
-    """What each case of signal_storm.py took: [on the stack, elsewhere]."""
+    """Returns per case of signal_storm.py its signals [on the stack, elsewhere]."""
     done = subprocess.run(
         [sys.executable, TESTS / "signal_storm.py", library, *options],
         env={**os.environ, **environment},
@@ -61,7 +61,7 @@ def test_handlers_beside_pytorch(library: Path) -> None:
 
 
 def test_workers_leave_signals_to_other_threads() -> None:
-    """Threads of the pool block what can wait; the caller has its own mask again."""
+    """Pool threads block asynchronous signals; the caller's mask is restored."""
     program = """
 import threading, numpy as np, pathlib, signal
 import evolving_attention as ea

@@ -1,4 +1,4 @@
-"""Span corruption: every token once, spans as drawn, rows by their number alone."""
+"""Span corruption: each token once, spans as drawn, rows depend on their number."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def corrupt(given, **options):
 
 
 def spans_of(ids):
-    """Sentinel to the tokens behind it; what precedes the first has the key None."""
+    """Maps each sentinel to the tokens after it; tokens before the first have None."""
     assert ids[-1] == END
     spans, mark = {None: []}, None
     for token in ids[:-1].tolist():
@@ -78,7 +78,7 @@ def test_a_row_has_its_spans_in_any_batch():
 
 
 def test_every_division_is_as_likely():
-    """Of 6 tokens 3 are hidden in 2 spans: 2 divisions of each kind, 4 in all."""
+    """3 of 6 tokens are hidden in 2 spans: 2 divisions of each kind, 4 in all."""
     sources, _ = corrupt(rows(*[6] * 4000), ratio=0.5, mean_span=1.5)
     found, counts = np.unique(np.stack(sources), axis=0, return_counts=True)
     assert len(found) == 4

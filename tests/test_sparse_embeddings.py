@@ -1,4 +1,4 @@
-"""Gradients of embedding tables as rows: the same bits as dense ones, everywhere."""
+"""Row-sparse gradients of embedding tables: bit-identical to dense gradients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS, WIDTH = 2003, 37
 
 
 def both(run: Callable[[], list[np.ndarray]]) -> None:
-    """``run`` gives the same bits with the switch on and off."""
+    """Asserts that ``run`` gives the same bits with the switch on and off."""
     results = []
     for on in (True, False):
         ea.set_fast_path("sparse_embeddings", on)
@@ -60,7 +60,7 @@ def test_training_a_table_has_the_bits_of_dense_gradients(dtype: str, clip: str)
         weight = table(dtype)
         optimizer = optim.AdamW([weight], lr=1e-2, weight_decay=0.1)
         for step in range(4):
-            for part in range(2):  # accumulation: rows that differ in part
+            for part in range(2):  # two accumulated passes that share some rows
                 send(weight, draw(2 * step + part), 7 * step + part)
             scale = 1.0
             if clip == "scale":
@@ -111,7 +111,7 @@ def test_the_gradient_read_from_python_is_dense_and_stays_the_one_used():
     assert optim.global_grad_norm([weight]) == 0
     held = raw(weight.grad)
     kept = weight.grad
-    send(weight, ids, 5)  # what the caller holds does not change
+    send(weight, ids, 5)  # a gradient held by the caller must not change
     assert raw(kept).tobytes() == held.tobytes()
     np.testing.assert_allclose(np.asarray(weight.grad), want, rtol=1e-6)
 
@@ -121,9 +121,9 @@ def test_nothing_dense_is_made_on_the_way():
     weight = ea.Tensor(np.ones((200_000, 64), np.float32), requires_grad=True)
     optimizer = optim.AdamW([weight], lr=1e-3)
     send(weight, np.arange(64), 1)
-    optimizer.step()  # makes the moments
+    optimizer.step()  # creates the moments
     optimizer.zero_grad()
-    send(weight, np.arange(64), 1)  # warms up what the allocator keeps
+    send(weight, np.arange(64), 1)  # warms up the allocator's cache
     _core.reset_peak_memory()
     before = _core.peak_memory()
     optim.clip_grad_norm_([weight], 1e-3)
@@ -141,7 +141,7 @@ def test_the_norm_looks_at_rows_in_use_only():
     np.testing.assert_allclose(sparse, dense, rtol=1e-12)
 
 
-@pytest.mark.parametrize("rows", [50, ROWS])  # fewer than ids: a dense gradient
+@pytest.mark.parametrize("rows", [50, ROWS])  # 50 < number of ids: a dense gradient
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 def test_the_row_of_a_padding_id_alone_gets_no_gradient(dtype: str, rows: int):
     ids = np.random.default_rng(4).integers(0, 50, 301)
@@ -168,7 +168,7 @@ def test_padding_alone_gives_a_gradient_of_zeros(dtype: str):
         name = "bert.embeddings.word_embeddings.weight"
         weight = dict(model.named_parameters())[name]
         optimizer = optim.AdamW([weight], lr=1e-2, weight_decay=0.1)
-        zeros = np.zeros((2, 4), np.int64)  # the id of padding, attended to
+        zeros = np.zeros((2, 4), np.int64)  # padding id, but attended to
         model(
             zeros, attention_mask=np.ones((2, 4), np.int64), labels=[0, 1]
         ).loss.backward()

@@ -1,4 +1,4 @@
-"""T5's spiece.model: sentencepiece's ids, sentinels, files, damage."""
+"""T5's spiece.model: ids of sentencepiece, sentinels, files, damaged files."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_published_vocabulary(tokenizer):
     assert tokenizer.tokenizer_class == "T5Tokenizer"
 
 
-IDS = {  # of the library sentencepiece 0.2
+IDS = {  # expected ids, from the library sentencepiece 0.2
     "  Two  spaces,\ttabs\nand lines ": [2759, 4856, 6, 3808, 7, 11, 2356],
     "Ça coûte 5 €, naïve façade — “quoted”… ﬁ ①½²": [
         *(3, 2, 9, 10608, 15, 305, 3416, 6, 3, 29, 9, 2, 162, 24369, 3),
@@ -87,7 +87,7 @@ def test_ids_are_those_of_sentencepiece(tokenizer, text):
 
 
 def drawn(count: int) -> list[str]:
-    """Texts with combining marks, wide forms, joiners and other alphabets."""
+    """Returns texts with combining marks, wide forms, joiners and other alphabets."""
     rng = np.random.default_rng(0)
     letters = [
         chr(c) for c in (*range(97, 123), *range(0x300, 0x315), *range(0x3B1, 0x3C0))
@@ -169,7 +169,7 @@ def test_decoding_sentinels(tokenizer):
 
 
 def test_saved_copied_and_pickled(tokenizer, published, tmp_path):
-    (tmp_path / "tokenizer.json").write_text("{}")  # of an older tokenizer
+    (tmp_path / "tokenizer.json").write_text("{}")  # left by an older tokenizer
     written = {Path(path).name for path in tokenizer.save_pretrained(tmp_path)}
     assert "spiece.model" in written
     assert not (tmp_path / "tokenizer.json").exists()
@@ -206,7 +206,7 @@ def test_pieces_are_chosen_by_their_scores(tmp_path):
     assert len(tokenizer) == 9
     ids = {token: i for token, i in tokenizer.get_vocab().items()}
     assert ids["<extra_id_0>"] == 8
-    # ▁a b costs 4, ▁ ab 3.5
+    # "▁a b" costs 4, "▁ ab" 3.5
     assert tokenizer("ab").input_ids == [ids["▁"], ids["ab"], ids["</s>"]]
     sentinel = tokenizer("a <extra_id_1> z").input_ids
     assert sentinel[:2] == [ids["▁a"], ids["<extra_id_1>"]]
@@ -223,7 +223,7 @@ def test_spans_of_a_text_train_a_t5(tokenizer):
 
 
 def test_the_translator_takes_a_t5(tmp_path):
-    """Its table of words may have more rows than the tokenizer has tokens."""
+    """The embedding table may have more rows than the tokenizer has tokens."""
     folder = folder_of(tmp_path, model_of(*PIECES), extra_ids=2)
     sizes = {"d_model": 16, "d_kv": 4, "d_ff": 16, "num_heads": 2, "num_layers": 1}
     config = ea.T5Config(vocab_size=12, **sizes)

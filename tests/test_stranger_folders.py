@@ -1,4 +1,4 @@
-"""Folders from strangers: no link leads out of them, and no path in them is opened."""
+"""Untrusted folders: no link may lead outside, and no path in their files is opened."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ CASES: dict[str, tuple[Callable[[Path], None], str, Callable[[Path], None]]] = {
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], Path]:
-    """Folders by their maker; each is made once and copied for a test."""
+    """Returns a function that makes each folder once; tests copy it."""
     folders: dict[Any, Path] = {}
 
     def folder_of(make: Any) -> Path:
@@ -154,14 +154,14 @@ def test_links_are_not_followed(
     make, file, load = CASES[name]
     folder, outside = tmp_path / "folder", tmp_path / "outside"
     shutil.copytree(made(make), folder)
-    load(folder)  # it is the link that is refused
+    load(folder)  # loads without the link
     shutil.rmtree(folder)
     shutil.copytree(made(make), folder)
     path = folder / file
     path.rename(outside)
     path.symlink_to(outside)
     manifest = path.parent / durable.MANIFEST
-    if manifest.exists():  # a stranger leaves the file out of the list
+    if manifest.exists():  # a manifest may omit the file
         value = json.loads(manifest.read_text())
         del value["files"][path.name]
         manifest.write_text(json.dumps(value))
@@ -189,7 +189,7 @@ def test_a_snapshot_of_the_hub_links_to_its_blobs(tmp_path: Path) -> None:
 
 
 def best_said(folder: Path, best: Any) -> None:
-    """Let the state of checkpoint-3 name another best checkpoint."""
+    """Changes the best checkpoint named in the state of checkpoint-3."""
     path = folder / "checkpoint-3"
     state = json.loads((path / "trainer_state.json").read_text())
     state["best_model_checkpoint"] = best
@@ -234,7 +234,7 @@ def test_the_best_checkpoint_lies_beside_the_others(
 def test_a_run_that_was_moved_finds_its_best(
     tmp_path: Path, made: Callable[[Any], Path]
 ) -> None:
-    """Even where the old folder still exists: the copy is a run of its own."""
+    """Even if the old folder still exists: the copy is an independent run."""
     folder = tmp_path / "copy"
     shutil.copytree(made(run_folder), folder)
     best_said(folder, str(made(run_folder) / "checkpoint-3"))

@@ -1,4 +1,4 @@
-"""``evolving-attention sweep``: spaces, workers, and what outlives them."""
+"""``evolving-attention sweep``: search spaces, workers, and interrupted sweeps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read(file: Path) -> Any:
     return json.loads(file.read_text())
 
 
-# ------------------------------------------------------------------------- the spaces
+# ---------------------------------------------------------------------- search spaces
 
 
 def test_the_papers_spaces_have_their_sizes() -> None:
@@ -108,15 +108,15 @@ def test_every_command_can_be_searched(name: str) -> None:
     assert {"output_dir", "num_threads", "seeds", "compare", "json"} <= options.keys()
 
 
-# ---------------------------------------------------------------- with false workers
+# ----------------------------------------------------------------- with fake workers
 
 
 class Killed(BaseException):
-    """What no code of ours catches: the process is gone."""
+    """Ends the process like SIGKILL: our code does not catch it."""
 
 
 class Fake:
-    """A worker whose loss follows from its settings."""
+    """Fake worker whose loss follows from its settings."""
 
     started: list[dict[str, Any]]
     answers: Callable[[int, dict[str, Any]], Answer]
@@ -130,7 +130,7 @@ class Fake:
 
 
 def loss_of(count: int, given: dict[str, Any]) -> Answer:
-    """Writes weights, as a training does."""
+    """Writes weights as a training does, and returns its answer."""
     folder = Path(given["output_dir"])
     folder.mkdir(exist_ok=True)
     (folder / "model.safetensors").write_text("weights")
@@ -141,7 +141,7 @@ def loss_of(count: int, given: dict[str, Any]) -> Answer:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Run a sweep with false workers: its results."""
+    """Returns a function that runs a sweep with fake workers and reads its results."""
     monkeypatch.setattr(sweep, "Worker", Fake)
     monkeypatch.setattr(sweep, "ready", lambda workers, seconds: list(workers))
     monkeypatch.setattr(os, "fsync", lambda fd: None)

@@ -1,4 +1,4 @@
-"""Sweeps of several processes on one storage, as several machines have it."""
+"""Sweeps of several processes that share one storage, as on several machines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from helpers_distributed import environment
 
 optuna = pytest.importorskip("optuna", reason="no optuna (extra sweep)")
 
-# Sweeps whose trials end at once, so that the processes ask at the same moments.
+# A sweep with instant trials, so that the processes access the storage concurrently.
 PROGRAM = """
 import json, os, sys
 from evolving_attention.cli import sweep
@@ -69,7 +69,7 @@ def test_two_machines_share_a_study_and_do_no_trial_twice(tmp_path: Path) -> Non
         for machine in machines:
             assert machine.stdout.readline() == "ready\n"
         ends = []
-        for machine in machines:  # both go on before either is waited for
+        for machine in machines:  # start both before waiting for either
             machine.stdin.write("go\n")
             machine.stdin.flush()
         ends = [machine.communicate(timeout=120) for machine in machines]

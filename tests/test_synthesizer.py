@@ -1,4 +1,4 @@
-"""Synthesizer's scores and Shaw's positions against their equations."""
+"""Synthesizer scores and Shaw's relative positions against their equations."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def scores_by_hand(kind, x, parameters):
 @pytest.mark.parametrize("dot", [False, True], ids=["alone", "mixed"])
 @pytest.mark.parametrize("cls", KINDS)
 def test_layers_are_what_the_equations_say(cls, dot):
-    """Two layers, the second of which evolves the first one's map."""
+    """Two layers; the second evolves the map of the first."""
     kind = cls(max_length=8, dot=dot)
     spec = ea.attention.Spec(score=kind, evolve=ea.attention.Evolving(0.3, 0.6))
     layers = layers_of(spec, 2)

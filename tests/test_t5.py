@@ -54,7 +54,7 @@ def test_logits_and_maps_are_those_of_the_equations(variant, fused):
 @every_variant
 def test_gradients_follow_central_differences(variant):
     batch = draw((4, 13), (5, 12))
-    # Scores without scale are large: a larger step would cross the ReLU's edges.
+    # Unscaled scores are large: a larger step would cross the kinks of ReLU.
     bounds = {"step": 1e-7, "rel": 1e-6, "abs": 1e-6}
     assert_gradients_are_slopes(tiny(variant, "float64"), batch.packed(), **bounds)
 
@@ -201,7 +201,7 @@ def test_targets_are_those_of_whole_forward_passes(variant, use_cache):
 @every_variant
 @pytest.mark.parametrize("fused", [True, False])
 def test_logits_from_caches_are_those_of_the_full_forward(variant, fused):
-    """Over more tokens than there are distances with a bucket of their own."""
+    """Uses more tokens than there are distances with their own bucket."""
     ea.set_fast_path("fused_attention", fused)
     model = trained(variant, "float64")
     batch = draw((5, 14, 1), (24, 24, 24), 2)
@@ -293,7 +293,7 @@ def test_a_plain_checkpoint_gains_the_convolutions_alone(tmp_path):
 
 
 def test_copies_of_the_table_of_words_are_taken():
-    """Files of torch have them; those that differ are not left out in silence."""
+    """torch files hold such copies; a copy that differs is an error, not ignored."""
     model = tiny("v1.0")
     state = dict(model.state_dict())
     words = state["shared.weight"]
@@ -316,7 +316,7 @@ def test_copies_of_the_table_of_words_are_taken():
 
 
 def test_an_own_output_matrix_beside_a_config_that_ties(tmp_path):
-    """As version 5 of transformers writes v1.1."""
+    """Config as version 5 of transformers writes it for v1.1."""
     model = tiny("v1.1").eval()
     model.save_pretrained(tmp_path)
     config = (tmp_path / "config.json").read_text()
@@ -334,7 +334,7 @@ def test_an_own_output_matrix_beside_a_config_that_ties(tmp_path):
     assert base.load_report.unexpected == ["lm_head.weight"]
 
 
-# --- settings and mistakes ------------------------------------------------------------
+# --- settings and errors --------------------------------------------------------------
 
 
 def test_a_spec_that_is_t5s_own_is_its_evolve_kind():
@@ -352,7 +352,7 @@ def test_a_spec_that_is_t5s_own_is_its_evolve_kind():
 
 
 def test_other_slots_are_taken_as_they_are():
-    """Relative vectors in place of the buckets; the scale of other models."""
+    """Relative position vectors instead of buckets; the score scale of other models."""
     spec = ea.attention.Spec(bias=ea.attention.RelativePositions(4))
     model = tiny("v1.0", attention=spec)
     names = [name for name, _ in model.named_parameters()]

@@ -1,4 +1,4 @@
-"""ea.Tensor: making, arithmetic, shapes, gradients, and what it refuses."""
+"""ea.Tensor: creation, arithmetic, shapes, gradients, and errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def leaf(values, dtype="float64"):
     return ea.Tensor(np.asarray(values), dtype=dtype, requires_grad=True)
 
 
-# --- making ---------------------------------------------------------------------------
+# --- creation -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ WRONG_USE = {
     "reshape twice": (lambda t: t.reshape(-1, -1), ea.ShapeError, "only one"),
     "reshape below": (lambda t: t.reshape(-2, -4), ea.ShapeError, "negative size -2"),
     "reshape unknown": (lambda t: t.reshape(3, -1), ea.ShapeError, "multiple of 3"),
-    "reshape beyond memory": (  # 2^64 elements are 0 in 64 bits
+    "reshape beyond memory": (  # 2^64 elements overflow to 0 in 64 bits
         lambda t: ea.Tensor(np.zeros((0,))).reshape(2**32, 2**32),
         ea.ShapeError,
         "more elements than memory has addresses",
@@ -228,7 +228,7 @@ def test_a_tensor_used_many_times_sums_its_gradients():
 
 
 def test_a_gradient_belongs_to_its_leaf_alone():
-    # add() hands the same array to both inputs; changing one may not change the other.
+    # add() gives both inputs the same gradient; writing to one must not change both.
     x, y = leaf([1.0, 2.0]), leaf([3.0, 4.0])
     seed = ea.Tensor([1.0, 1.0], dtype="float64")
     (x + y).backward(seed)
@@ -251,7 +251,7 @@ def test_a_gradient_that_is_held_does_not_change_when_more_is_added():
 
 
 def test_shared_gradients_are_not_added_to_in_place():
-    # add() sends one tensor two ways; each way then gets another addition of its own.
+    # add() sends one gradient to two inputs; each then accumulates another one.
     seed = ea.Tensor([1.0, -1.0], dtype="float64")
     x, y = leaf([1.0, 2.0]), leaf([3.0, 4.0])
     a, b = x * 1.0, y * 1.0
@@ -358,7 +358,7 @@ def test_what_backward_needs_may_not_be_written_after_the_forward_pass(write):
     WRITES[write](w)
     with pytest.raises(ea.InputError, match=r"'mul' needs was written after"):
         y.backward()
-    unread.backward()  # whose gradient does not depend on values
+    unread.backward()  # its gradient does not depend on the written values
     assert x.grad.tolist() == [1]
 
 
@@ -396,7 +396,7 @@ def test_a_deep_graph_does_not_overflow_the_stack():
     w = x
     for _ in range(100_000):
         w = w + x
-    del w  # never walked: freed node by node
+    del w  # no backward: nodes are freed one by one
 
 
 def test_tensors_hash_by_identity():

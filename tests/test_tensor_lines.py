@@ -1,4 +1,4 @@
-"""Lines that everybody writes with tensors: they mean what NumPy and PyTorch mean."""
+"""Common lines of tensor code mean the same as in NumPy and PyTorch."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_counting_what_is_right():
     assert ea.Tensor(grid).sum(axis=0).tolist() == grid.sum(axis=0).tolist()
 
 
-# --- choices --------------------------------------------------------------------------
+# --- selection ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1, 2, -1])
@@ -377,7 +377,7 @@ def test_keys_of_wrong_types(key):
         ea.Tensor(A)[key]
 
 
-# --- the names of others --------------------------------------------------------------
+# --- names from other libraries -------------------------------------------------------
 
 
 def test_dim_is_axis():

@@ -1,4 +1,4 @@
-"""Methods of tensors mean what those of NumPy's arrays and PyTorch's tensors mean."""
+"""Methods of tensors mean the same as in NumPy and PyTorch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ A = RNG.normal(size=(2, 3, 4))
 T = ea.Tensor(A)
 B = RNG.normal(size=(2, 1, 3, 1))
 
-# A line of ours, and what it gives in NumPy.
+# Our call, and the NumPy call that gives the expected result.
 SHAPES = {
     "two axes": (lambda x: x.transpose(-1, 0), lambda a: np.swapaxes(a, -1, 0)),
     "two by name": (
@@ -100,7 +100,7 @@ def test_gradients(name):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int64", "uint8"])
 def test_rows_of_few_elements_are_copied_whole(dtype):
-    # 150,000 elements are divided among threads; the last axis of each copy is short.
+    # Several threads share 150,000 elements; the last axis of each copy is short.
     a = RNG.integers(0, 200, size=(2, 3, 250, 100))
     t = ea.Tensor(a, dtype=dtype)
     assert np.array_equal(t.transpose(1, 3).numpy(), np.swapaxes(t.numpy(), 1, 3))

@@ -1,4 +1,4 @@
-"""Text nets: sizes, numbers of parameters, word vectors, and the contract of models."""
+"""Text nets: sizes, parameter counts, word vectors, and the contract of models."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ WORDS = "text_net.embeddings.word_embeddings.weight"
 # --- sizes ----------------------------------------------------------------------------
 
 PLAIN = 2_788_005
-SITES = 2  # layers of three that have a map before them
+SITES = 2  # of three layers, the two with a previous map
 COUNTS = {
     "text_transformer": ({}, PLAIN),
     "pa_text_transformer": ({}, PLAIN + SITES * (9 * 8 * 8 + 8)),
     "without convolutions": ({"attention": Predictive(0.1, 0)}, PLAIN),
     "two convolutions": ({"attention": Predictive(0.1, 2)}, PLAIN + 2 * SITES * 584),
     "three convolutions": ({"attention": Predictive(0.1, 3)}, PLAIN + 3 * SITES * 584),
-    "of pairs": ({"type_vocab_size": 2}, PLAIN),  # a table, as that of words
+    "of pairs": ({"type_vocab_size": 2}, PLAIN),  # a table too, thus not counted
     "text_conv_transformer": ({}, 2_589_861),
     "pa_text_conv_transformer": ({}, 2_589_861 + SITES * (9 * 4 * 4 + 4)),
     "text_cnn": ({}, 2_774_277),
@@ -42,7 +42,7 @@ COUNTS = {
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_counts_are_those_of_the_table(name):
-    """Table 1 prints 2.79, 2.79, 2.58, 2.58 and 2.77 million, without the words."""
+    """Table 1 prints 2.79, 2.79, 2.58, 2.58 and 2.77 million, without embeddings."""
     options, expected = COUNTS[name]
     known = name if name in ea.list_models() else "text_transformer"
     model = ea.create_model(known, vocab_size=3, num_labels=5, **options)
@@ -194,7 +194,7 @@ def test_gradients_follow_central_differences(variant):
 def test_every_parameter_gets_a_gradient(variant):
     model = tiny(variant)
     _, grads = run(model, **draw(model).packed())
-    # A softmax does not see a shift of all its terms.
+    # Softmax is invariant to a shift of all scores.
     zero = [n for n, g in grads.items() if not g.any() and not n.endswith("key.bias")]
     assert zero == []
     assert [n for n, _ in model.named_parameters() if n not in grads] == []
@@ -391,7 +391,7 @@ def test_a_bias_in_attention_takes_the_place_of_positions():
     assert usual[layer + "relative_positions"] == (27, 8)
 
 
-# --- mistakes -------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

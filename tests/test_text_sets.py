@@ -1,4 +1,4 @@
-"""SST-5, SNLI and generated sentences as training, tuning and test part."""
+"""SST-5, SNLI and generated sentences as training, validation and test sets."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from evolving_attention.demo import acceptability
 
 
 def sst5(folder: Path, **files: str) -> Path:
-    """A folder of SST-5 with these files."""
+    """Writes a folder of SST-5 with these files."""
     for part, text in files.items():
         (folder / f"stsa.fine.{part}").write_text(text)
     return folder
 
 
 def snli(folder: Path, official: bool, **parts: list[str]) -> Path:
-    """A folder of SNLI with rows of these labels."""
+    """Writes a folder of SNLI whose rows have these labels."""
     names = ("premise", "hypothesis", "label")
     form = "{}.jsonl"
     if official:

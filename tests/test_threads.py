@@ -1,4 +1,4 @@
-"""Python threads, the GIL, fork, and errors: the core stays usable and equal."""
+"""Python threads, the GIL, fork, and errors: the core stays usable and exact."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCH = draw((30, 17, 3, 38, 21, 1, 40, 25))
 
 @pytest.fixture
 def threads():
-    """Set the number of the core's threads; put back afterwards."""
+    """Yields the setter of the core's thread count; restores the count afterwards."""
     before = ea.get_num_threads()
     yield ea.set_num_threads
     ea.set_num_threads(before)
@@ -33,7 +33,7 @@ def model():
 
 
 def progress_during(work):
-    """How often another Python thread woke up while ``work`` ran, per second."""
+    """Returns how often per second another Python thread woke up during ``work``."""
     stop, count = threading.Event(), 0
 
     def tick():
@@ -55,7 +55,7 @@ def progress_during(work):
 
 
 def long_product():
-    x = ea.Tensor(np.ones((1200, 1200)), dtype="float64")  # the reference kernel
+    x = ea.Tensor(np.ones((1200, 1200)), dtype="float64")  # uses the reference kernel
     return lambda: x @ x
 
 
@@ -93,7 +93,7 @@ def long_update():
 @pytest.mark.parametrize("make", [long_product, long_model, long_update])
 def test_other_python_threads_go_on_meanwhile(make, threads):
     threads(1)
-    # Holding the GIL throughout, the work would leave the ticker one or two ticks.
+    # If the work held the GIL throughout, the ticker would count one or two ticks.
     assert progress_during(make()) > 20
 
 
@@ -108,7 +108,7 @@ def test_threads_sharing_a_model_in_eval_get_equal_results(
     expected = [arrays_of(model(**inputs))]
     with ea.no_grad():
         expected.append(arrays_of(model(**inputs)))
-    # Products of fixed weights sum in an order of their own.
+    # Products with packed weights sum in a different order.
     for key, value in expected[0].items():
         np.testing.assert_allclose(expected[1][key], value, rtol=0, atol=2e-5)
 
@@ -131,7 +131,7 @@ def test_threads_sharing_a_model_in_eval_get_equal_results(
 def test_threads_training_their_own_models(threads):
     threads(2)
 
-    def train(own):  # without dropout: its generator is the process's
+    def train(own):  # without dropout, whose generator all threads share
         inputs = {**BATCH.packed(), "labels": labels_for(own, BATCH)}
         optimizer = ea.optim.AdamW(own.parameters(), lr=1e-3)
         for _ in range(4):
@@ -198,7 +198,7 @@ def test_numbers_of_threads_out_of_range(count):
 
 
 def in_child(work, seconds=20):
-    """Run ``work`` in a forked child; True when it returned True in time."""
+    """Runs ``work`` in a forked child; returns whether it returned True in time."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -218,7 +218,7 @@ def in_child(work, seconds=20):
 
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-# Python itself warns when a process with threads forks; that is the point here.
+# Python warns when a process with threads forks, which these tests do on purpose.
 forks = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 
 
@@ -237,7 +237,7 @@ def test_a_forked_child_computes_the_same(model, threads, count):
         return ea.get_num_threads() == count
 
     assert in_child(work)
-    assert_same_bits(run(model, **inputs)[0], expected)  # and the parent goes on
+    assert_same_bits(run(model, **inputs)[0], expected)  # the parent still works
 
 
 @needs_fork
@@ -252,7 +252,7 @@ def test_fork_while_other_threads_compute(model, threads):
         while not done.is_set():
             model(**inputs)
 
-    def small_operations():  # in and out of the allocator all the time
+    def small_operations():  # allocates and frees all the time
         x = ea.Tensor(np.ones(8, np.float32))
         while not done.is_set():
             x = x * 1.0
@@ -277,10 +277,10 @@ def test_fork_while_other_threads_compute(model, threads):
 @needs_fork
 @forks
 def test_fork_while_another_thread_makes_primitives():
-    """A child that needs the primitive in the making does not wait for it for ever."""
+    """A child must not wait forever for a primitive that was being created at fork."""
     at, done = [0], threading.Event()
 
-    def product(number):  # bfloat16 takes a primitive for each shape
+    def product(number):  # bfloat16 creates one primitive per shape
         rows, depth = 16 + 16 * (number // 400), 48 + 4 * (number % 400)
         x = ea.Tensor(np.ones((rows, depth), np.float32)).to("bfloat16")
         y = x @ ea.Tensor(np.ones((depth, 256), np.float32)).to("bfloat16")
@@ -295,7 +295,7 @@ def test_fork_while_another_thread_makes_primitives():
     busy.start()
     try:
         for _ in range(40):
-            number = at[0]  # in the making now, or the next one is
+            number = at[0]  # being created now, or it is the next one
             assert in_child(lambda n=number: product(n) and product(n + 1), 10)
     finally:
         done.set()
@@ -307,7 +307,7 @@ def test_fork_while_another_thread_makes_primitives():
 
 @ea.attention.register("test_threads_failing")
 class Failing(ea.attention.CustomEvolve):
-    """Fails in the second layer whenever it is told to."""
+    """Raises ``wanted``, if set, in the second layer."""
 
     wanted = None
 

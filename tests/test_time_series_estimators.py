@@ -1,7 +1,7 @@
-"""The estimators of time series: the checks of aeon and scikit-learn, and what they do.
+"""Time-series estimators: checks of aeon and scikit-learn, and their behaviour.
 
-Every check that does not pass is listed in EXPECTED with its reason; one more, or one
-less, is a failure.
+Every check that fails is listed in EXPECTED with its reason; one more or one less is
+an error.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from evolving_attention.estimators import fitting, targets
 
 CLASSES = [ea.TimeSeriesClassifier, ea.TimeSeriesRegressor]
 
-# --- the checks of others -------------------------------------------------------------
+# --- checks of aeon and scikit-learn --------------------------------------------------
 
-#: scikit-learn's checks that fail, and why they must.
+#: scikit-learn's checks that must fail, and the reasons.
 EXPECTED = {
     "check_no_attributes_set_in_init": "aeon's base class sets is_fitted and classes_ "
     "there, and its own check_constructor demands it",
@@ -44,7 +44,7 @@ EXPECTED = {
     "check_sample_weight_equivalence_on_dense_data": "series given twice make other "
     "batches and another validation part than a weight of 2",
 }
-#: Checks that scikit-learn itself leaves out here, and why.
+#: Checks that scikit-learn itself skips here, and the reasons.
 SKIPPED = {"check_array_api_input": "needs SCIPY_ARRAY_API=1 in the environment"}
 
 
@@ -160,10 +160,10 @@ def test_time_first_gives_the_same_fit(tmp_path, caplog) -> None:
         )
         assert clone(model).time_axis == model.time_axis
         model.save(tmp_path)
-        again = ea.TimeSeriesClassifier.load(tmp_path)  # reads as it did
+        again = ea.TimeSeriesClassifier.load(tmp_path)  # keeps the time axis
         np.testing.assert_array_equal(again.predict_proba(form(XT)), odds)
     line = "X: 40 series, 6 channels, 30 time steps; axis 1 (rows) is time; time_axis= "
-    assert caplog.messages == [line + "changes it"] * 2  # both kinds of frames
+    assert caplog.messages == [line + "changes it"] * 2  # once for each kind of frame
 
 
 def test_predict_reads_as_fit_did() -> None:
@@ -221,7 +221,7 @@ def test_missing_values_are_filled(fitted) -> None:
     ids=str,
 )
 def test_every_option_trains(options) -> None:
-    """The loss at least halves; how well it generalises depends on the seed."""
+    """The loss at least halves; how well the model generalises depends on the seed."""
     X, y = waves()
     model = ea.TimeSeriesClassifier(**{**TINY, "n_epochs": 40, **options}).fit(X, y)
     losses = [row["loss"] for row in model.history_]
@@ -229,7 +229,7 @@ def test_every_option_trains(options) -> None:
     assert model.score(X, y) > 0.5
 
 
-# --- what training keeps --------------------------------------------------------------
+# --- state kept by training -----------------------------------------------------------
 
 
 def test_the_best_epochs_weights_are_kept() -> None:
@@ -297,7 +297,7 @@ def test_the_callers_random_numbers_stay() -> None:
     assert (np.random.rand(), ea.get_rng_state()) == expected
 
 
-# --- files and the habits of scikit-learn ---------------------------------------------
+# --- files and scikit-learn conventions -----------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["folder", "pickle"])
@@ -424,7 +424,7 @@ def test_pretraining_is_what_fine_tuning_begins_with(tmp_path) -> None:
     model, result = ea.estimators.pretrain(ea.TimeSeriesClassifier(**options), X)
     losses = [row["validation_loss"] for row in result.history]
     assert min(losses) < 0.9 * losses[0]
-    assert min(losses) < 1  # the mean would give 1
+    assert min(losses) < 1  # predicting the mean would give 1
     model.save_pretrained(tmp_path)
     options = {**options, "max_length": None, "pretrained": tmp_path, "n_epochs": 1}
     options["learning_rate"] = 0.0

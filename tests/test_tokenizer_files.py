@@ -1,4 +1,4 @@
-"""Damaged and hostile tokenizer files: refused at once, by our errors, no panic."""
+"""Damaged and hostile tokenizer files: rejected at once by our errors, no panic."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def nested(depth: int) -> dict:
 
 
 REGEX = {"type": "Replace", "content": ""}
-# path in tokenizer.json, new value, part of the message
+# path in tokenizer.json, new value, expected error text
 HOSTILE = {
     "huge id": (["model", "vocab", "time"], 4_000_000_000, "an id from 0 to 10000000"),
     "negative id": (["model", "vocab", "time"], -1, "integer `-1`"),
@@ -220,7 +220,7 @@ JUNK = [None, True, -1, 2**63, 1e308, "", "x", [], {}, [[]], {"type": "Sequence"
 
 
 def test_every_node_replaced_by_junk(good_json, tmp_path):
-    """Whatever single value is wrong: it loads, or is a CheckpointError; no panic."""
+    """Any single wrong value loads or raises CheckpointError; no panic."""
     paths: list[list] = []
 
     def walk(node: object, path: list) -> None:
@@ -248,7 +248,7 @@ def test_every_node_replaced_by_junk(good_json, tmp_path):
     assert refused > len(paths) * 4
 
 
-# path in tokenizer.json and new value: odd, and no reason to refuse the file
+# path in tokenizer.json and new value: unusual, but valid
 ODD = {
     "nested quantifier": (["normalizer"], {**REGEX, "pattern": {"Regex": "(a+)+$"}}),
     "long regex": (["normalizer"], {**REGEX, "pattern": {"Regex": "a" * 5000}}),
@@ -266,13 +266,13 @@ def test_odd_tokenizers_work_or_say_that_they_gave_up(good_json, tmp_path, name)
     text = json.dumps(replaced(good_json, *ODD[name]))
     (tmp_path / "tokenizer.json").write_text(text)
     tok = AutoTokenizer.from_pretrained(tmp_path)
-    if name == "nested quantifier":  # the library ends the search by itself
+    if name == "nested quantifier":  # the library aborts the search itself
         with pytest.raises(InputError, match="library failed"):
             tok("a" * 40 + "!")
     assert tok("time").input_ids[0] == 2
 
 
-# n characters take n^4 / 24 steps, and none of the n searches the library's limit.
+# n characters take n^4 / 24 steps; no single search reaches the library's limit.
 SLOW = {"Regex": "[a-z]*[a-z]*[a-z]*[^a-z ]"}
 
 
@@ -307,7 +307,7 @@ def test_slow_regexes_end_in_time(good_json, tmp_path, monkeypatch, part):
 def test_slow_regexes_while_a_tokenizer_is_built(
     good_json, tmp_path, monkeypatch, escaped
 ):
-    """The library normalizes added tokens as it reads the file."""
+    """The library normalizes added tokens while it reads the file."""
     monkeypatch.setattr(time_limit, "SECONDS", 0.1)
     value = replaced(good_json, ["normalizer"], slow_parts()["normalizer"])
     token = {**value["added_tokens"][0], "content": "b" * 220, "id": 99}
@@ -321,7 +321,7 @@ def test_slow_regexes_while_a_tokenizer_is_built(
 
 
 def test_known_regexes_are_quick_enough(good_json, tmp_path):
-    """The pattern of GPT-4 and Llama, over a long text, well within the limit."""
+    """The pattern of GPT-4 and Llama on a long text stays well within the limit."""
     pattern = (
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
         r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -340,7 +340,7 @@ def test_known_regexes_are_quick_enough(good_json, tmp_path):
 
 def test_panics_become_our_errors():
     class PanicException(BaseException):
-        """Named as the tokenizers library's, and like it no Exception."""
+        """Has the name of the library's panic and, like it, is no Exception."""
 
     def panic():
         with guard(InputError, "the text"):

@@ -55,7 +55,7 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "time", "fly", "##s", "an
 
 @pytest.fixture
 def tiny(tmp_path: Path) -> Path:
-    """A folder with a ten-word BERT vocabulary."""
+    """Writes a folder with a ten-word BERT vocabulary."""
     folder = tmp_path / "tiny"
     folder.mkdir()
     (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
@@ -92,7 +92,7 @@ def test_roberta_goldens(vocab_dir, roberta_dir):
     tok = AutoTokenizer.from_pretrained(roberta_dir)
     rows = goldens(vocab_dir, "roberta_base_cased")
     wrong = [texts for texts, e in rows if tok(*texts).input_ids != e["token_id"]]
-    # one row ends with a space, which the publisher of the ids strips
+    # one text ends with a space, which the publisher stripped before making the ids
     assert [texts[1][-1] for texts in wrong] == [" "]
     assert tok(*(text.strip() for text in wrong[0])).input_ids in [
         expected["token_id"] for _, expected in rows
@@ -166,7 +166,7 @@ def test_padding_of_rows_is_that_of_transformers(tiny, name):
     columns = {key: [row[key] for row in rows] for key in rows[0]}
     for given in (rows, columns):
         same(ours.pad(given, **PADDINGS[name]), theirs.pad(given, **PADDINGS[name]))
-    assert rows[1]["input_ids"] == ours("time").input_ids  # what is given stays
+    assert rows[1]["input_ids"] == ours("time").input_ids  # the input is not modified
 
 
 def test_the_collator_of_transformers_takes_our_tokenizer(tiny):
@@ -222,8 +222,8 @@ def test_parity_from_vocabulary_files(kind, bert_dir, roberta_dir):
     folder = bert_dir if kind == "bert" else roberta_dir
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
     ours = AutoTokenizer.from_pretrained(folder)
-    # made from bare files, transformers' mask does not swallow the space before it, as
-    # it does in the published tokenizer.json (and here)
+    # transformers' <mask> made from bare files keeps the space before it; the published
+    # tokenizer.json (and ours) removes it
     texts = [text.replace(" <mask>", "<mask>") for text in TEXTS if text]
     same(ours(texts), {k: v for k, v in theirs(texts).items() if k in ours("a")})
     same(ours("a", "b"), {k: v for k, v in theirs("a", "b").items() if k in ours("a")})
@@ -233,7 +233,7 @@ def test_parity_from_vocabulary_files(kind, bert_dir, roberta_dir):
 def test_saved_folder_loads_here_and_there(request, kind, tmp_path):
     folder = request.getfixturevalue("minilm" if kind == "minilm" else f"{kind}_dir")
     tok = AutoTokenizer.from_pretrained(folder)
-    tok(TEXTS, truncation=True, max_length=5)  # must leave no trace in the files
+    tok(TEXTS, truncation=True, max_length=5)  # must not affect the saved files
     written = tok.save_pretrained(tmp_path)
     names = ["special_tokens_map.json", "tokenizer.json", "tokenizer_config.json"]
     assert sorted(Path(path).name for path in written) == names

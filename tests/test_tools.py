@@ -1,4 +1,4 @@
-"""The checkers of tools/ on examples: each must pass a good tree and fail a bad one."""
+"""The checkers of tools/ on examples: each passes a good tree and rejects a bad one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOOLS = Path(__file__).resolve().parent.parent / "tools"
 
 
 def load(name: str) -> ModuleType:
-    """Import one script of tools/ as a module."""
+    """Imports one script of tools/ as a module."""
     spec = importlib.util.spec_from_file_location(name, TOOLS / f"{name}.py")
     assert spec
     assert spec.loader
@@ -29,7 +29,7 @@ layers, size, stubs = load("check_layers"), load("check_size"), load("gen_stubs"
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
-    """Write files given by relative path."""
+    """Writes files given by relative path."""
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, encoding="utf-8")
@@ -100,7 +100,7 @@ def test_the_table_itself_only_points_downwards():
 
 
 def function(lines: int) -> str:
-    """A C++ function of exactly that many lines, with braces that do not count."""
+    """Returns a C++ function of exactly ``lines`` lines, with braces in literals."""
     body = '  use(\'{\', "{{", R"(})");  // {\n' * (lines - 3)
     return f"template <class T>\nvoid f(int a) {{\n{body}}}\n"
 
@@ -214,7 +214,7 @@ ROOMS = [
 
 
 def lint_imports(repo: Path, root: Path) -> subprocess.CompletedProcess[str]:
-    """Run lint-imports with the settings of the repository on a made-up package."""
+    """Runs lint-imports with the repository's settings on a generated package."""
     program = shutil.which("lint-imports", path=str(Path(sys.executable).parent))
     if program is None:
         pytest.skip("import-linter is not installed")

@@ -1,4 +1,4 @@
-"""pytorch_model.bin: both formats are read, damage is an error, nothing is ever run."""
+"""pytorch_model.bin: reads both formats, rejects damage, never executes code."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def reference(form: str) -> bytes:
     return tf.storage(tf.text("0"), tf.whole(6), more=b"N" if form == "legacy" else b"")
 
 
-# --- what is read -----------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -140,7 +140,7 @@ def test_the_real_rxnfp_file(rxnfp: Path) -> None:
 
 
 def rezipped(data: bytes, change: Any = None, **more: bytes) -> bytes:
-    """The archive written anew, its members changed by ``change(info, data)``."""
+    """Rewrites the archive with its members changed by ``change(info, data)``."""
     stream = io.BytesIO()
     with (
         zipfile.ZipFile(io.BytesIO(data)) as old,
@@ -167,7 +167,7 @@ def without(suffix: str) -> Any:
 
 
 def encrypted(data: bytes) -> bytes:
-    """The archive with the flag of encryption set in every member of the directory."""
+    """Sets the encryption flag of every member in the directory."""
     changed = bytearray(data)
     place = 0
     while (place := changed.find(b"PK\x01\x02", place)) >= 0:
@@ -177,7 +177,7 @@ def encrypted(data: bytes) -> bytes:
 
 
 def overlapping(data: bytes) -> bytes:
-    """The last member's entry points at the first one's data."""
+    """Makes the last directory entry point at the first member's data."""
     changed = bytearray(data)
     place = changed.rfind(b"PK\x01\x02")
     changed[place + 42 : place + 46] = bytes(4)
@@ -223,14 +223,14 @@ def test_wrong_containers_are_errors(make: Any) -> None:
 
 
 def test_members_may_not_overlap() -> None:
-    """A member reaches over the next one, with sizes and checksum that agree."""
+    """A member extends over the next one; sizes and checksum agree."""
     with zipfile.ZipFile(io.BytesIO(VALID_ZIP)) as archive:
         first, second = archive.infolist()[2:4]
     size = second.header_offset + 8 - first.header_offset - 30 - len(first.filename)
     start = first.header_offset + 30 + len(first.filename)
     checksum = zlib.crc32(VALID_ZIP[start : start + size])
     changed = bytearray(VALID_ZIP)
-    name = changed.rfind(first.filename.encode())  # in the directory
+    name = changed.rfind(first.filename.encode())  # its entry in the directory
     struct.pack_into("<III", changed, name - 30, checksum, size, size)
     with pytest.raises(CheckpointError, match="overlap"):
         read(bytes(changed))
@@ -253,13 +253,13 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def imported() -> None:
-    """Have the standard library import what it would import late."""
+    """Imports codecs early that the standard library would import late."""
     codecs.lookup("raw_unicode_escape")
     codecs.lookup("unicode_escape")
 
 
 def outcome(data: bytes) -> dict[str, np.ndarray] | None:
-    """What a file gives, None for an error of the allowed class."""
+    """Returns the tensors of a file, or None if it raises CheckpointError."""
     try:
         return read(data)
     except CheckpointError:
@@ -267,7 +267,7 @@ def outcome(data: bytes) -> dict[str, np.ndarray] | None:
 
 
 def flips(data: bytes) -> Iterator[bytes]:
-    """Each bit of each byte and three random changes.
+    """Yields all bit flips and three random changes of each byte.
 
     EVOLVING_ATTENTION_FUZZ=full tries all 255 changes of each byte.
     """
@@ -292,7 +292,7 @@ def test_every_truncation_is_an_error(form: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:invalid escape")
 def test_flips_of_a_zip_file_are_found_or_harmless() -> None:
-    """Every member has a checksum, so nothing else can come out."""
+    """Every member has a checksum, so no other values can be read."""
     expected = small()
     tried = refused = 0
     with watching() as events:
@@ -308,7 +308,7 @@ def test_flips_of_a_zip_file_are_found_or_harmless() -> None:
 
 @pytest.mark.filterwarnings("ignore:invalid escape")
 def test_flips_of_a_legacy_file_are_found_or_read_as_torch_does() -> None:
-    """Without a checksum, a flip in a value or a name is another value or name."""
+    """Without checksums, a flip in a value or name gives another value or name."""
     expected = small()
     valid = tf.write_model(expected, legacy=True)
     others = []

@@ -1,4 +1,4 @@
-"""Hostile pytorch_model.bin files: none of what they ask for is done."""
+"""Hostile pytorch_model.bin files: none of their requests is executed."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def read(data: bytes) -> None:
 
 
 def wrap(body: bytes, form: str) -> bytes:
-    """A file of the format whose main pickle is ``body``."""
+    """Returns a file of this format whose main pickle is ``body``."""
     return tf.zip_file(body) if form == "zip" else tf.legacy_file(body)
 
 
 def model(item: bytes, form: str, numel: int = 6) -> bytes:
-    """A file with one tensor ``w`` and one float32 storage ``0`` of zeros."""
+    """Returns a file with one tensor ``w`` and one float32 storage ``0`` of zeros."""
     body = tf.state_dict({"w": item})
     raw = bytes(4 * numel)
     if form == "zip":
@@ -49,7 +49,7 @@ def reference(form: str, key: bytes | None = None, numel: bytes | None = None) -
 
 @pytest.fixture(autouse=True, scope="module")
 def imported() -> None:
-    """Read one file of each kind, so that late imports are not taken for attacks."""
+    """Reads one file of each kind, so that late imports do not look like attacks."""
     for form in FORMATS:
         read(model(tf.tensor(reference(form), (6,)), form))
 
@@ -108,12 +108,12 @@ def by_newobj_ex(module: str, name: str) -> bytes:
 
 
 def by_memo(module: str, name: str) -> bytes:
-    """STACK_GLOBAL with strings that come out of the memo in the other order."""
+    """STACK_GLOBAL takes its strings from the memo, stored in the other order."""
     return tf.text(name) + b"q\x010" + tf.text(module) + b"q\x020h\x02h\x01\x93)R"
 
 
 def by_memo_only(module: str, name: str) -> bytes:
-    """As :func:`by_memo` with allowed instructions only: a tuple holds the strings."""
+    """Like :func:`by_memo`, allowed instructions only: a tuple holds the strings."""
     hold = tf.tuple_of(tf.text(name) + b"\x94", tf.text(module) + b"\x94")
     return hold + b"h\x01h\x00\x93)R\x86"
 
@@ -123,7 +123,7 @@ def by_old_text(module: str, name: str) -> bytes:
 
 
 def by_build(module: str, name: str) -> bytes:
-    """The global hides in the state of the state dict."""
+    """Hides the global in the state of the state dict."""
     return tf.ORDERED + b")R" + tf.dict_of(_metadata=by_global(module, name)) + b"b"
 
 
@@ -232,11 +232,11 @@ TAMPERS = {
 def test_our_objects_take_no_state(body: bytes) -> None:
     data = tf.zip_file(tf.PROTO + body + b".", {"0": bytes(24)})
     assert_refused(data, "change an object")
-    read(model(tf.tensor(reference("zip"), (6,)), "zip"))  # still works
+    read(model(tf.tensor(reference("zip"), (6,)), "zip"))  # valid files still load
 
 
 DEPTH = 200_000
-DOUBLED = b"K\x01" + b"q\x01h\x01\x86" * 60  # a tuple of 2^60 numbers to print
+DOUBLED = b"K\x01" + b"q\x01h\x01\x86" * 60  # a tuple with 2^60 numbers in its repr
 ODD = {
     "call a type": b"ctorch\nFloatStorage\n)R",
     "call a string": tf.text("os") + b")R",
@@ -294,7 +294,7 @@ def test_a_version_whose_repr_takes_forever() -> None:
 
 
 def test_a_huge_memo_number_takes_no_memory() -> None:
-    """Python's unpickler in C allocates 16 bytes for each number up to the largest."""
+    """Python's C unpickler allocates 16 bytes for each memo index up to the largest."""
     body = tf.PROTO + b"}r" + ((1 << 31) - 1).to_bytes(4, "little") + b"."
     tracemalloc.start()
     try:
@@ -305,13 +305,13 @@ def test_a_huge_memo_number_takes_no_memory() -> None:
 
 
 def test_the_length_of_a_pickle_is_bounded() -> None:
-    """This bounds the instructions too, each of which allocates at most 80 bytes."""
+    """This also bounds the instructions, each of which allocates at most 80 bytes."""
     with pytest.raises(CheckpointError, match="above 2097152 bytes"):
         read(tf.zip_file(tf.PROTO + b"]" * MAX_PICKLE_BYTES))
 
 
 def tensors(form: str) -> dict[str, bytes]:
-    """Tensors and storages that make no sense; storage 0 has 6 float32."""
+    """Returns invalid tensors and storages; storage 0 holds 6 float32 values."""
     ref = reference(form)
 
     def key(value: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The Trainer on a tiny model: the loop, its events, its results and its refusals."""
+"""The Trainer on a tiny model: loop, events, results and errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from evolving_attention.training import (
 
 @pytest.fixture(autouse=True)
 def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda fd: None)  # slow, and nothing dies here
+    monkeypatch.setattr(os, "fsync", lambda fd: None)  # slow, and nothing crashes here
 
 
 # ------------------------------------------------------------------- the loop
@@ -180,7 +180,7 @@ def test_a_subclass_may_change_the_loss(tmp_path: Path) -> None:
 
 
 class Recorder(TrainerCallback):
-    """Writes down every event."""
+    """Records every event."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -351,7 +351,7 @@ def test_the_best_model_is_loaded_at_the_end(tmp_path: Path) -> None:
     assert digest(trainer.model) == kept[10] != kept[25]
     names = {p.name for p in durable.list_checkpoints(tmp_path / "out")}
     assert {"checkpoint-25", "checkpoint-10"} <= names
-    assert len(names) <= 3  # the newest, a verified older one, the best
+    assert len(names) <= 3  # the newest, an older verified one, the best
 
 
 def test_save_strategy_best_saves_only_improvements(tmp_path: Path) -> None:
@@ -440,7 +440,7 @@ def test_saved_models_and_results(tmp_path: Path) -> None:
 
 
 def evaluated(trainer: Trainer) -> list[int]:
-    """The steps after which the run was evaluated."""
+    """Trains; returns the steps after which the run was evaluated."""
     trainer.train()
     return [
         entry["step"] for entry in trainer.state.log_history if "eval_loss" in entry

@@ -1,4 +1,4 @@
-"""The Trainer on the real core: equal to transformers' Trainer, exact, and watchful."""
+"""The Trainer on the real core: matches transformers' Trainer, exact, safe."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIZES: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def restored_core(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(os, "fsync", lambda fd: None)  # slow, and nothing dies here
+    monkeypatch.setattr(os, "fsync", lambda fd: None)  # slow, and nothing crashes here
     threads = ea.get_num_threads()
     yield
     ea.set_num_threads(threads)
@@ -35,7 +35,7 @@ def restored_core(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def tiny_bert(dtype: str = "float32", **options: Any) -> Any:
-    """A BERT with evolving attention, the same for every call."""
+    """Returns a BERT with evolving attention, identical for every call."""
     ea.manual_seed(0)
     config = ea.BertConfig(
         **SIZES, attention=ea.attention.Evolving(alpha=0.3, beta=0.2), **options
@@ -72,16 +72,16 @@ def digest(model: Any) -> str:
     return hashlib.sha256(joined).hexdigest()
 
 
-# ------------------------------------------------------ equal to transformers'
+# -------------------------------------------------------- matches transformers
 
 
 def no_padding_ids(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows without id 0, whose embedding torch never trains (padding_idx)."""
+    """Replaces id 0, whose embedding torch never trains (padding_idx)."""
     return [{**row, "input_ids": [i or 1 for i in row["input_ids"]]} for row in rows]
 
 
 def padded(batch: list[dict[str, Any]]) -> dict[str, Any]:
-    """A batch as transformers takes it."""
+    """Collates a padded batch as transformers expects it."""
     import torch
 
     width = max(len(row["input_ids"]) for row in batch)
@@ -110,7 +110,7 @@ def test_equal_to_transformers_trainer(tmp_path: Path, accumulation: int) -> Non
     common: dict[str, Any] = {
         "num_train_epochs": 2,
         "learning_rate": 2e-3,
-        "adam_epsilon": 1e-5,  # less: Adam would blow rounding up to whole steps
+        "adam_epsilon": 1e-5,  # smaller: Adam would amplify rounding to whole steps
         "per_device_train_batch_size": 4,
         "gradient_accumulation_steps": accumulation,
         "weight_decay": 0.1,
@@ -197,7 +197,7 @@ def test_the_same_bits_for_any_number_of_threads(tmp_path: Path) -> None:
 
 
 class Die(TrainerCallback):
-    """Ends the run as a crash would, in the middle of a chosen step."""
+    """Ends the run like a crash, in the middle of a chosen step."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -308,13 +308,13 @@ def trainer_memory() -> int:
     return int(_core.current_memory())
 
 
-# ------------------------------------------------------------ numbers gone wrong
+# ------------------------------------------------------------- non-finite values
 
 PARAMETERS = [name for name, _ in tiny_bert().named_parameters()]
 
 
 class Spoil(TrainerCallback):
-    """Writes a bad number into a parameter, or its moment, before step 3."""
+    """Writes a bad value into a parameter, or into its moment, before step 3."""
 
     def __init__(self, name: str, value: float, moment: bool = False) -> None:
         self.name, self.value, self.moment = name, value, moment
@@ -348,7 +348,7 @@ def test_a_bad_weight_is_found_within_the_step(tmp_path: Path, name: str) -> Non
             name,
         )
         assert len(report["row_ids"]) in (4, 8)
-    else:  # a weight that no gradient or loss passes through: found when saving it
+    else:  # a weight outside loss and gradients: found when it is saved
         assert report["tensor"] == name
     saved = sorted(p.name for p in tmp_path.glob("checkpoint-*"))
     assert saved == ["checkpoint-1", "checkpoint-2"]
@@ -390,7 +390,7 @@ def test_a_bad_label_is_traced_to_its_row(tmp_path: Path, value: float) -> None:
     assert all(np.isfinite(p.numpy()).all() for p in model.parameters())
 
 
-# ------------------------------------------------------------------- the entrance
+# --------------------------------------------------------------------- input data
 
 
 def test_text_is_tokenized_on_the_way(tmp_path: Path, minilm: Path) -> None:
@@ -442,7 +442,7 @@ def test_bad_rows_are_input_errors(tmp_path: Path, row: Any, part: str) -> None:
 
 
 def masked(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """A collator for masked language modelling; its chance comes from numpy.random."""
+    """Collator for masked language modelling; chooses tokens with numpy.random."""
     from evolving_attention.data.collate import collate_packed
 
     batch = collate_packed([{"input_ids": row["input_ids"]} for row in rows])

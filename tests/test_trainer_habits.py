@@ -1,4 +1,4 @@
-"""What people who know Hugging Face's Trainer write, taken or told what to write."""
+"""Habits from Hugging Face's Trainer: accepted, or an error names the alternative."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def options(folder: Path, **more: Any) -> dict[str, Any]:
 
 
 def trainer_of(folder: Path, model: Any = None, **given: Any) -> Trainer:
-    """A Trainer; keywords of Trainer and of TrainingArguments, mixed."""
+    """Returns a Trainer; keywords of Trainer and TrainingArguments may be mixed."""
     known = set(TrainingArguments.__dataclass_fields__)
     args = {name: given.pop(name) for name in [*given] if name in known}
     given.setdefault("train_dataset", rows())
@@ -53,7 +53,7 @@ def weights(model: Any) -> list[bytes]:
     return [np.asarray(p).tobytes() for _, p in model.named_parameters()]
 
 
-# ----------------------------------------------------------------- what is given
+# --------------------------------------------------------------------- arguments
 
 
 def test_arguments_may_be_a_dict(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ class Steps(TrainerCallback):
 
 
 class Adds(Steps):
-    """A callback that adds a result, as callbacks of Hugging Face's Trainer may."""
+    """Callback that adds a metric, as callbacks of Hugging Face's Trainer may."""
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         kwargs["metrics"]["eval_acuracy"] = 0.5
@@ -324,7 +324,7 @@ def test_bf16_turns_a_float32_model(
 
 
 def padded(batch: list[Row]) -> Row:
-    """A collator, which keeps what columns it saw."""
+    """Pads a batch and records which columns it saw."""
     padded.columns = set(batch[0])  # type: ignore[attr-defined]
     width = max(len(row["input_ids"]) for row in batch)
     real = [len(row["input_ids"]) * [1] for row in batch]
@@ -422,7 +422,7 @@ def test_a_frame_of_texts_is_tokenised(tmp_path: Path) -> None:
     given = {"train_dataset": frame, "processing_class": tokenizer}
     best = {**BEST, "eval_dataset": frame, "compute_metrics": lambda pair: {"f_1": 1.0}}
     with pytest.raises(ConfigError, match="expected one of eval_f_1, eval_loss; name"):
-        trainer_of(tmp_path, **given, **best).train()  # also of tokenised texts
+        trainer_of(tmp_path, **given, **best).train()  # also for tokenised texts
     assert trainer_of(tmp_path, **given).train().global_step == 2
 
 

@@ -1,4 +1,4 @@
-"""Rows as callers hand them to a Trainer: edited, map-style, ragged, long, …"""
+"""Rows as callers pass them to a Trainer: edited, map-style, ragged, long, …"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Row = dict[str, Any]
 
 
 def tokenizer(texts: list[str], pairs: Any = None, **options: Any) -> Any:
-    """The length of each word, at most ``max_length`` of them."""
+    """Tokenises each word to its length + 4, at most ``max_length`` words."""
     tokenizer.calls += 1  # type: ignore[attr-defined]
     both = zip(texts, pairs or [""] * len(texts), strict=True)
     words = [f"{first} {second}".split() for first, second in both]
@@ -74,7 +74,7 @@ def test_a_frame_that_was_edited_is_read_again(tmp_path: Path) -> None:
 
 
 class Data(list[Row]):
-    """A list that can be referred to weakly."""
+    """A list that supports weak references."""
 
 
 def test_no_data_set_is_held_and_a_run_tokenises_once(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_no_data_set_is_held_and_a_run_tokenises_once(tmp_path: Path) -> None:
 
 
 class Map:
-    """As PyTorch's data sets: it ends at its length, and not by an IndexError."""
+    """Like PyTorch's data sets: its length ends the iteration, not an IndexError."""
 
     def __init__(self, rows: list[Row]) -> None:
         self.rows = rows
@@ -163,7 +163,7 @@ def test_long_texts_are_cut_as_predict_cuts_them(
 def test_a_roberta_has_fewer_positions(tmp_path: Path) -> None:
     model = tiny("RobertaForSequenceClassification", pad_token_id=1)
     rows = [{"text": "bb " * 150, "label": i % 2} for i in range(4)]
-    trainer_of(tmp_path, model, train_dataset=rows).train()  # 38 of 40
+    trainer_of(tmp_path, model, train_dataset=rows).train()  # takes 38 of 40 positions
 
 
 def test_a_column_that_begins_later_is_not_dropped(tmp_path: Path) -> None:

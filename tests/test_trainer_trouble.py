@@ -1,4 +1,4 @@
-"""When training goes wrong: memory, numbers, signals and mistakes of the caller."""
+"""Failures in training: memory, non-finite values, signals and user errors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from evolving_attention.training import (
 
 @pytest.fixture(autouse=True)
 def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda fd: None)  # slow, and nothing dies here
+    monkeypatch.setattr(os, "fsync", lambda fd: None)  # slow, and nothing crashes here
 
 
 # -------------------------------------------------------------- out of memory
@@ -81,7 +81,7 @@ BAD = [float("nan"), float("inf"), -float("inf")]
 
 
 class Inject(TrainerCallback):
-    """Puts a bad value somewhere at the start of optimizer step 4."""
+    """Writes a bad value somewhere at the start of optimizer step 4."""
 
     def __init__(self, place: str, value: float) -> None:
         self.place, self.value = place, value
@@ -103,7 +103,7 @@ class Inject(TrainerCallback):
 
 
 def put(tensor: Any, column: Any, value: float) -> None:
-    """Overwrite the numbers of a column."""
+    """Overwrites the values of a column."""
     values = np.array(tensor)
     values[..., column] = value
     tensor.copy_(values)
@@ -146,7 +146,7 @@ def test_a_bad_number_stops_the_run_and_is_named(
     assert len(report["row_ids"]) == 8
     assert set(report["bad_row_ids"]) <= set(report["row_ids"])
     assert get_last_checkpoint(tmp_path / "out").endswith("checkpoint-3")
-    if kind != "gradient":  # the weights are still good then, and may be saved
+    if kind != "gradient":  # weights are still finite and may be saved
         with pytest.raises(NonFiniteError, match="holds NaN or infinity"):
             trainer.save_model()
 
@@ -263,7 +263,7 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
 
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Put the steps in whose checkpoints find no room; 0 is every step."""
+    """Returns a list to fill with steps whose checkpoints find no space; 0: all."""
     full: list[int] = []
     real = durable.write_bytes
 
@@ -337,7 +337,7 @@ def test_a_signal_after_the_last_step_saves_what_has_no_checkpoint(
 
 
 class Full:
-    """A log file on a full disk."""
+    """Log file on a full disk."""
 
     def write(self, text: str) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -474,7 +474,7 @@ def test_output_dir_rules(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     assert check_output_dir(TrainingArguments(str(folder))) is None
     folder.mkdir()
-    (folder / "log.jsonl").write_text("")  # of a run that ended before its first save
+    (folder / "log.jsonl").write_text("")  # left by a run without any save
     assert check_output_dir(TrainingArguments(str(folder))) is None
     (folder / "thesis.tex").write_text("mine")
     with pytest.raises(ConfigError, match=r"not empty.*overwrite_output_dir"):

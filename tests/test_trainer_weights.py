@@ -1,4 +1,4 @@
-"""Weighted losses, several labels per text, and regression in the Trainer."""
+"""Weighted losses, multi-label classification, and regression in the Trainer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 
 def rows(count: int = 24, **columns: Any) -> list[Row]:
-    """Rows with a third of class 1; further columns by index."""
+    """Returns rows, one third of class 1, with further columns by index."""
     random = np.random.default_rng(0)
     return [
         {
@@ -61,7 +61,7 @@ def trained(folder: Path, data: Any, **options: Any) -> np.ndarray:
 
 
 class Weighted(Trainer):
-    """The formula by hand: 1/B times the sum of w · loss, w of mean 1."""
+    """The formula by hand: sum of w · loss / B, where the mean of w is 1."""
 
     by_row: np.ndarray
 
@@ -75,7 +75,7 @@ class Weighted(Trainer):
 
 
 def numbered(count: int = 24) -> list[Row]:
-    """Rows whose first token tells which one it is."""
+    """Returns rows whose first token identifies them."""
     found = rows(count)
     for i, row in enumerate(found):
         row["input_ids"][0] = 5 + i
@@ -228,7 +228,7 @@ def test_weights_that_cannot_be_used(tmp_path: Path, name: str) -> None:
         trainer_of(tmp_path, model, data, **options).train()
 
 
-# ------------------------------------------------------------------- several labels
+# ------------------------------------------------------- multi-label classification
 
 TAGS = {"id2label": {0: "funny", 1: "long", 2: "old"}, **NO_DROPOUT}
 SEVERAL = {**TAGS, "problem_type": "multi_label_classification"}

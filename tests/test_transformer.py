@@ -1,4 +1,4 @@
-"""The contract of encoder-decoders, for every task class and attention variant."""
+"""Contract of encoder-decoders, for every task class and attention variant."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_logits_and_maps_are_those_of_the_equations(variant):
 def test_a_decoder_without_skip_evolves_in_its_first_layer():
     model = tiny("evolving")
     sites = [n for n, _ in model.named_parameters() if n.endswith("conv.weight")]
-    assert len(sites) == 2 + 2 + 2  # encoder from the second layer on
+    assert len(sites) == 2 + 2 + 2  # encoder: from the second layer on
     assert [n for n in sites if ".layer.0." in n] == [
         "transformer.decoder.layer.0.attention.self.evolving_conv.weight",
         "transformer.decoder.layer.0.crossattention.self.evolving_conv.weight",
@@ -165,7 +165,7 @@ def test_packed_equals_padded_bit_for_bit(variant, mode):
 
 @every_variant
 def test_a_pair_alone_has_the_bits_it_has_in_a_batch(variant):
-    """In inference, whose products see rows by themselves (docs/numerics.md)."""
+    """In inference, where each row of a product is independent (docs/numerics.md)."""
     model = tiny(variant).eval()
     batch = draw((5, 9, 1, 36), (7, 4, 40, 1))
     with ea.no_grad():
@@ -215,7 +215,7 @@ def test_labels_give_the_decoder_its_inputs():
     mask = (given["labels"] != -100).astype(np.int64)
     spelt = model(**given, decoder_input_ids=decoder, decoder_attention_mask=mask)
     assert_same_bits(arrays_of(model(**given)), arrays_of(spelt))
-    whole = model(**given, decoder_input_ids=decoder)  # no mask: padding is computed
+    whole = model(**given, decoder_input_ids=decoder)  # no mask: computes padding
     assert np.array_equal(whole.loss, spelt.loss)
     assert np.asarray(whole.logits)[3, 2:].any()
 
@@ -299,7 +299,7 @@ def test_a_plain_checkpoint_gains_the_convolutions_of_three_chains(tmp_path):
     assert type(base) is ea.TransformerModel
 
 
-# --- mistakes -------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -379,7 +379,7 @@ def test_a_base_model_takes_no_labels():
         tiny(name="TransformerModel")(IDS, labels=LABELS)
 
 
-# --- operations -----------------------------------------------------------------------
+# --- floating-point operations --------------------------------------------------------
 
 
 @pytest.mark.parametrize("model_type", ["transformer", "t5"])

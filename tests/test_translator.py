@@ -1,4 +1,4 @@
-"""Sentences to sentences: the Translator."""
+"""The Translator: from sentences to sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What editors and mypy read is there, complete and installed."""
+"""Type information for editors and mypy is complete and installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import evolving_attention as ea
 
 
 def imported(source: str) -> dict[str, str]:
-    """Name to module of the imports below ``if TYPE_CHECKING:``."""
+    """Maps names to modules for the imports below ``if TYPE_CHECKING:``."""
     found = {}
     for node in ast.parse(source).body:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":

@@ -1,4 +1,4 @@
-"""The contract of ViT: a task class is tested by existing."""
+"""Contract of ViT, for every task class of the package."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_shapes(name, variant):
 
 
 def test_patches_by_hand():
-    """Embeddings of a patch are its pixels times the weight, and its position."""
+    """A patch embedding is pixels times weight plus bias and position."""
     model = tiny("ViTModel", "float64", attention=None, **NO_DROPOUT).eval()
     images = draw().astype(np.float64)
     state = {name: np.array(value) for name, value in model.state_dict().items()}
@@ -143,7 +143,7 @@ def test_every_parameter_gets_a_gradient(name, variant):
     model = tiny(name, **VARIANTS[variant])
     _, grads = run(model, **inputs_for(model))
     assert [n for n, _ in model.named_parameters() if n not in grads] == []
-    # keys' biases are constant along a row of the softmax
+    # keys' biases shift all scores of a softmax row equally
     zero = [n for n, g in grads.items() if not g.any() and not n.endswith("key.bias")]
     assert zero == []
 
@@ -300,7 +300,7 @@ def test_mistakes_of_configs(mistake):
 
 # --- the published models -------------------------------------------------------------
 
-# Wang et al., TPAMI 2023, Table 10: billions of multiplications with their additions
+# Wang et al., TPAMI 2023, Table 10: multiply-adds in 10^9
 PUBLISHED = {
     "vit_b32": 13.04,
     "vit_b16": 55.48,

@@ -81,7 +81,7 @@ def test_a_window_of_one_head_is_dense_attention_with_a_band():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_wide_windows_are_dense_attention(dtype):
-    """Of a model: loss and every gradient, for windows of 2 n - 1 and more."""
+    """Compares loss and all gradients of a model, for windows of 2 n - 1 and more."""
     batch, results = draw((9, 1, 5)), []
     for scope in (Dense(), Window(17), Window(1001)):
         model = tiny(attention=Spec(scope=scope), dtype=dtype, **NO_DROPOUT)
@@ -142,7 +142,7 @@ def test_maps_have_gradients():
 
 
 def test_a_window_does_not_feed_the_maps_of_all_keys():
-    """Its maps may have the same number of cells; the chain restarts all the same."""
+    """Even if its maps have as many cells, the chain restarts."""
     x, packing = ea.Tensor(np.random.default_rng(0).normal(size=(5, 12))), None
     packing = F.Packing(4, [0, 5])
     carry = layer_of(Window(5)).forward(x, packing).carry
@@ -156,7 +156,7 @@ def test_a_window_does_not_feed_the_maps_of_all_keys():
 
 
 def test_training_with_dropout_of_weights():
-    """The loss falls, with the same bits where layers run again in backward."""
+    """The loss falls, with the same bits where layers are recomputed in backward."""
     batch, labels, curves = draw((9, 3, 6, 5, 8, 2)), np.arange(6) % 2, []
     for again in (False, True):
         model = tiny(attention=BY_LAYER, seed=3).train()

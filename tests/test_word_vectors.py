@@ -1,4 +1,4 @@
-"""Vectors of words from files and checkpoints, and vocabularies of whole words."""
+"""Word vectors from files and checkpoints, and whole-word vocabularies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXTS = ["The film, the film.", "a film?", "The end, of the film."]
 
 
 def write(folder: Path, text: str | bytes, name: str = "vectors.txt") -> Path:
-    """A file with this content."""
+    """Writes a file with this content."""
     file = folder / name
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     return file

@@ -1,12 +1,12 @@
-# Sourced by the scripts that test another build of the extension.
+# Sourced by scripts that test another build of the extension.
 #
 # PYTHON names an interpreter that has the build requirements of pyproject.toml, cmake,
 # ninja and the test requirements (default: python3).
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 python=${PYTHON:-python3}
-export CXX=${CXX:-g++} # by the name that pip builds take, which ccache goes by too
+export CXX=${CXX:-g++} # the name used by pip builds, which is part of ccache's key
 
-# configure FOLDER [CMAKE ARGUMENTS]: what it says lies in FOLDER/cmake.log.
+# configure FOLDER [CMAKE ARGUMENTS]: writes FOLDER/cmake.log.
 configure() {
   local build=$1 site executable
   shift
@@ -23,7 +23,7 @@ configure() {
     > "$build/cmake.log" || { tail -n 40 "$build/cmake.log"; exit 1; }
 }
 
-# build FOLDER [TARGET ...]
+# build FOLDER [TARGET ...]: writes FOLDER/build.log.
 build() {
   local build=$1
   shift
@@ -31,7 +31,7 @@ build() {
     || { grep -E "error|warning" "$build/build.log" | head -n 40; exit 1; }
 }
 
-# test_package FOLDER PYTEST ARGUMENTS: with the package that lies in FOLDER.
+# test_package FOLDER PYTEST ARGUMENTS: tests the package in FOLDER.
 test_package() {
   local folder=$1
   shift

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Build the host emulation of the CUDA kernels, in its own folder, and run its tests:
-# the very same sources, executed on the CPU between guard pages and compared with ref.
-# Where nvcc is, build the real extension too: it must import on machines without a GPU.
+# Build the host emulation of the CUDA kernels in its own folder and run its tests:
+# the same sources, executed on the CPU between guard pages and compared with ref.
+# If nvcc is available, build the real extension too: it must import without a GPU.
 # A kernel that spills registers fails the build.
 #
 #   tools/run_cuda_host.sh [PYTEST ARGUMENTS]
 #
-# EA_DEVICES_BUILD names the build folder, which tools/run_fake_device.sh uses too; PYTHON
+# EA_DEVICES_BUILD is the build folder, shared with tools/run_fake_device.sh; PYTHON is
 # the interpreter (see tools/build_variant.sh).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/build_variant.sh"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Build the extension that has the tests' fake device, in its own folder, and run the
-# tests of devices: memory that faults where the host reads it, no GPU.
+# Build the extension with the tests' fake device in its own folder, and run the device
+# tests: no GPU, and the device memory faults when the host reads it.
 #
 #   tools/run_fake_device.sh [PYTEST ARGUMENTS]
 #
-# EA_DEVICES_BUILD names the build folder, which tools/run_cuda_host.sh uses too; PYTHON
+# EA_DEVICES_BUILD is the build folder, shared with tools/run_cuda_host.sh; PYTHON is
 # the interpreter (see tools/build_variant.sh).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/build_variant.sh"

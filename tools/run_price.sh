@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Apply the diffs of tests/price (a toy attention kind, a toy operation, a toy model
-# family) to a copy of the tree, build it with the emulated CUDA kernels beside those of
-# the CPU, and run the tests of the toys.
+# family) to a copy of the tree, build it with CPU and emulated CUDA kernels, and run
+# the tests of the toys.
 #
 #   tools/run_price.sh [PYTEST ARGUMENTS]
 #
-# EA_PRICE names the folder of the copy and of its build. The copy lies in clone/ and the
-# build in build/devices/ of it, as in .ci/run: with CCACHE_BASEDIR, ccache then has all
-# that the diffs do not touch. PYTHON names the interpreter (see tools/build_variant.sh).
+# EA_PRICE holds the copy (clone/) and its build (build/devices/), arranged as in
+# .ci/run: with CCACHE_BASEDIR, ccache then has all that the diffs do not touch.
+# PYTHON is the interpreter (see tools/build_variant.sh).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/build_variant.sh"
 
@@ -20,7 +20,7 @@ mkdir -p "$folder/clone"
 tar -C "$origin" -c --exclude=__pycache__ --exclude='*.so' --exclude='*.so.*' \
   CMakeLists.txt pyproject.toml cmake src tests | tar -C "$folder/clone" -x
 repo=$(cd "$folder/clone" && pwd)
-if [[ $python = "$origin"/.venv/* ]]; then # its headers too by equal relative paths
+if [[ $python = "$origin"/.venv/* ]]; then # its headers, by the same relative paths
   ln -s "$origin/.venv" "$repo/.venv"
   python=$repo/${python#"$origin"/}
 fi

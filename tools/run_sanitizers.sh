@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Build the extension with ASan and UBSan, in its own folder, and run a short selection;
-# or with EA_SANITIZE=thread those of the rooms that threads share, and what has threads.
+# Build the extension with ASan and UBSan in its own folder and run a short selection;
+# with EA_SANITIZE=thread, instrument what threads share and run the threaded tests.
 #
 #   tools/run_sanitizers.sh [PYTEST ARGUMENTS]
 #
-# EA_SANITIZE_BUILD names the build folder, EA_SANITIZE the sanitizers; PYTHON the
+# EA_SANITIZE_BUILD is the build folder, EA_SANITIZE the sanitizers; PYTHON is the
 # interpreter (see tools/build_variant.sh).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/build_variant.sh"
@@ -17,16 +17,16 @@ if [ "$sanitizers" = thread ]; then
   rooms="runtime;tensor;kernels;kernels/cpu;kernels/cpu/avx2;autograd;optim"
   unused=
   export EA_MAX_ISA=avx2
-  # TSan does not follow a fork of several threads.
+  # TSan does not support fork in a process with several threads.
   selection=(tests/test_threads.py tests/test_loader.py -k "not fork")
 else
   rooms=
-  # The vector kernels that do not run here need none.
+  # Vector kernels that this machine does not run are not sanitized.
   unused=kernels/cpu/avx512
   if [ "${EA_MAX_ISA:-}" != avx2 ] && grep -q -m 1 avx512f /proc/cpuinfo; then
     unused=kernels/cpu/avx2
   fi
-  # The parsers of foreign bytes and everything that touches raw memory.
+  # Parsers of untrusted bytes, and everything that touches raw memory.
   selection=(
     tests/kernels/test_agreement.py tests/ops tests/test_tensor.py
     tests/test_interop_numpy.py tests/test_packing.py tests/test_adamw.py
@@ -36,13 +36,13 @@ else
 fi
 [ $# -gt 0 ] || set -- "${selection[@]}"
 
-# The sources without sanitizers compile as in a release, so that ccache has them.
+# Sources without sanitizers compile as in a release, so that ccache has them.
 configure "$folder" -DEA_SANITIZE="$sanitizers" -DEA_SANITIZE_ROOMS="$rooms" \
   -DEA_SANITIZE_NOT="$unused" -DEA_CUDA=OFF \
   -DCMAKE_INSTALL_PREFIX="$package"
 build "$folder"
 
-# A package made of links to our Python files and of the sanitized extension.
+# Make a package of our Python files and the sanitized extension.
 rm -rf "$package"
 cmake --install "$folder" > "$folder/install.log"
 extension=$(find "$package" -name '_core*.so' | head -n 1)
@@ -61,10 +61,10 @@ for entry in "$repo"/src/evolving_attention/*; do
   esac
 done
 
-# Slopes at one place touch the memory that those at all places do.
+# Slopes at one sampled element touch the same memory as slopes at all elements.
 export EA_TEST_SAMPLED=1
 
-# Peers are not under test, and would bring their own memory tricks.
+# Peers are not under test, and manage memory in their own ways.
 for peer in torch transformers; do
   echo "raise ModuleNotFoundError('no $peer beside sanitizers', name='$peer')" \
     > "$package/$peer.py"
@@ -79,7 +79,7 @@ preload=$(g++ -print-file-name=$library):$(g++ -print-file-name=libstdc++.so.6)
 echo "run_sanitizers: $sanitizers on: $*"
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:strict_string_checks=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 PYTHONMALLOC=malloc
-# glibc frees the storage of an ended thread, whose destructors it ran, unseen by TSan.
+# TSan cannot see that glibc frees a thread's storage after its destructors ran.
 echo 'race:_dl_deallocate_tls' > "$folder/suppressions"
 rm -f "$folder"/races.*
 export TSAN_OPTIONS=suppressions=$folder/suppressions:log_path=$folder/races

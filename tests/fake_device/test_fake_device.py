@@ -1,8 +1,8 @@
-"""A device beside the CPU, without a GPU: its memory faults where the host reads it.
+"""A second device without a GPU: its memory faults when the host reads it.
 
-The device's kernels are the reference kernels, so that whatever runs there has the bits
-of the CPU's reference kernels; arguments that lie elsewhere than they say are refused.
-Run by tools/run_fake_device.sh, which builds the extension that has this device.
+The device runs the reference kernels, so all results have the bits of the CPU's
+reference kernels; arguments on another device than they claim are rejected. Run by
+tools/run_fake_device.sh, which builds the extension with this device.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def test_devices_are_listed():
 def test_memory_is_counted_and_limited():
     before = _core.current_memory("cuda:1")
     t = on("cuda:1", np.zeros(1000, np.float32))
-    assert _core.current_memory("cuda:1") - before == 4032  # whole blocks of 64
+    assert _core.current_memory("cuda:1") - before == 4032  # whole blocks of 64 bytes
     del t
     assert _core.current_memory("cuda:1") == before
     assert _core.peak_memory("cuda:1") >= before + 4032
@@ -152,7 +152,7 @@ def test_dlpack_says_its_device():
 
 
 class Foreign:
-    """A tensor of another library, on a device."""
+    """Tensor of another library on a device."""
 
     def __init__(self, tensor: ea.Tensor) -> None:
         self.tensor = tensor
@@ -184,12 +184,12 @@ def test_devices_do_not_mix():
             call()
     with pytest.raises(ea.DeviceError, match="on cuda:0 and on cpu"):
         b + a
-    assert bits(b + 1.0) == bits(ea.Tensor([2.0]))  # numbers follow the tensor
+    assert bits(b + 1.0) == bits(ea.Tensor([2.0]))  # numbers take its device
 
 
 def test_kernels_are_forced_where_they_are():
     before = dict((k, n) for k, one, n in _core.kernel_entries("cuda") if one == "fake")
-    with forced(("binary", "ref")):  # the CPU's alone has that name
+    with forced(("binary", "ref")):  # only the CPU has this name
         on("cuda", [1.0]) + 1.0
         ea.Tensor([1.0]) + 1.0
     with forced(("binary", "fake")):
@@ -232,7 +232,7 @@ def op_results(case: Case, dtype: str, device: str) -> list[bytes]:
     return [bits(out), *map(bits, grads)]
 
 
-# Both sides are ref, which has no other way for large inputs.
+# Both sides use ref, which has no separate path for large inputs.
 SMALL = by_op(case for case in CASES if not case.wide)
 
 
@@ -267,7 +267,7 @@ def labels_of(name: str, batch: dict[str, Any]) -> np.ndarray:
 
 
 def train(device: str, name: str, dtype: str, attention: Any, **more: Any) -> list:
-    """Bits of losses, norms, outputs and weights of three clipped steps."""
+    """Returns bits of losses, norms, outputs and weights of three clipped steps."""
     _core.manual_seed(1)
     extra = {"num_labels": more.pop("num_labels")} if "num_labels" in more else {}
     config = ea.BertConfig(**SIZES, attention=attention, **extra)
@@ -340,7 +340,7 @@ def test_models_and_optimizers_move_in_the_middle():
             assert model.device == device
             loss = model(**batch, labels=labels_of("LM", batch)).loss
             loss.backward()
-            model.to("cpu" if device != "cpu" else moves[0]).to(device)  # with grads
+            model.to("cpu" if device != "cpu" else moves[0]).to(device)  # also grads
             optimizer.step()
             optimizer.zero_grad()
         return [bits(p) for p in model.parameters()]

@@ -1,4 +1,4 @@
-"""Estimators of time series on a device the host cannot read: the bits of the CPU."""
+"""Time-series estimators on a device the host cannot read: the bits of the CPU."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def data_for(kind: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def reference():
-    """The device's kernels are those of ``ref``."""
+    """Forces ``ref``, whose kernels the device has too."""
     with forced(("*", "ref")):
         yield
 

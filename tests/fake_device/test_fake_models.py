@@ -1,7 +1,7 @@
-"""Every task class and every kind of attention on a device the host cannot read.
+"""Every task class and attention kind on a device the host cannot read.
 
-The classes and kinds come from the package: a new one is tested by existing. Whatever
-runs there has the bits of the CPU's reference kernels.
+The classes and kinds are read from the package, so new ones are tested automatically.
+All results have the bits of the CPU's reference kernels.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ASKED = dict.fromkeys(
 
 @ea.attention.register("fake_device_kind")
 class OfPython(ea.attention.CustomEvolve):
-    """A kind whose step is written in Python, with parameters of its own."""
+    """A kind whose step is written in Python, with its own parameters."""
 
     def parameters(self, layer: int, num_heads: int) -> dict[str, np.ndarray]:
         return {} if layer == 0 else {"weight": np.full(num_heads, 0.5)}
@@ -55,7 +55,7 @@ class OfPython(ea.attention.CustomEvolve):
 
 
 def inputs_of(model: Any, padded: bool) -> dict[str, Any]:
-    """A ragged batch with the labels that the head takes."""
+    """Returns a ragged batch with the labels of the model's head."""
     batch = draw(architecture=model.config.model_type)
     if padded:
         return {**batch.padded(2), **padded_targets(model, batch, 2)}
@@ -63,7 +63,7 @@ def inputs_of(model: Any, padded: bool) -> dict[str, Any]:
 
 
 def passes(device: str, name: str, attention: Any, **options: Any) -> dict[str, Any]:
-    """Outputs, gradients and weights of two steps, and the outputs after them."""
+    """Returns outputs, gradients and weights of two steps, and later outputs."""
     padded, recompute = options.pop("padded", False), options.pop("recompute", False)
     model = tiny(name, attention, **options).to(device)
     if recompute:
@@ -127,7 +127,7 @@ TRAINERS: dict[str, dict[str, Any]] = {
 
 
 def trained(folder: Path, device: str, **options: Any) -> tuple[dict, Any, Any]:
-    """(weights, log history without times, predictions) of a short run."""
+    """Returns (weights, log history without times, predictions) of a short run."""
     dtype = "bfloat16" if options.get("bf16") else "float32"
     model = tiny("BertForSequenceClassification", EVOLVING, dtype)
     random = np.random.default_rng(3)
@@ -169,7 +169,7 @@ def test_the_trainer(options: dict[str, Any], tmp_path: Path):
 
 
 class Waits(ea.TrainerCallback):
-    """How often the host has waited for a device, after each step."""
+    """Records, at each step, how often the host has synchronised with a device."""
 
     def __init__(self) -> None:
         self.seen: list[int] = []
@@ -203,7 +203,7 @@ def test_steps_wait_for_the_device_only_to_log(tmp_path: Path):
 
 
 class Spoiled(ea.Trainer):
-    """A loss without bound in the fourth step."""
+    """Returns an infinite loss in the fourth step."""
 
     def compute_loss(self, model: Any, inputs: Any) -> Any:
         loss = super().compute_loss(model, inputs)

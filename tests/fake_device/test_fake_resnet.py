@@ -36,7 +36,7 @@ CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
 
 
 def passes(device: str, case: str) -> dict[str, Any]:
-    """Outputs, gradients and weights of a step, and the outputs after it."""
+    """Returns outputs, gradients and weights of one step, and later outputs."""
     cls, sizes, options = CASES[case]
     model = tiny(cls, sizes, "float32", **options).to(device)
     optimizer = ea.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)

@@ -1,4 +1,4 @@
-"""Models of time series on a device the host cannot read: the bits of the CPU."""
+"""Time-series models on a device the host cannot read: the bits of the CPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ASKED = {"output_hidden_states": True}
 
 
 def passes(device: str, name: str, padded: bool, **options: Any) -> dict[str, Any]:
-    """Outputs, gradients and weights of two steps, and the outputs after them."""
+    """Returns outputs, gradients and weights of two steps, and later outputs."""
     model = tiny(name, **options).to(device)
     assert model.device == device
     optimizer = ea.optim.RAdam(model.parameters(), lr=1e-2)
@@ -47,7 +47,7 @@ def passes(device: str, name: str, padded: bool, **options: Any) -> dict[str, An
     return {**found, **arrays_of(out), **model.state_dict()}
 
 
-# Every class with and without evolution, and every variant with some class.
+# Every class with and without evolution, and every variant with at least one class.
 CLASSES = [(name, variant) for name in SERIES for variant in ("EA-DC", "DC")]
 TURNS = list(zip(cycle(SERIES), VARIANTS, strict=False))
 

@@ -23,7 +23,7 @@ if not any("fake device" in what for what in ea.devices().values()):
 
 
 def results(device: str, variant: str, recompute: bool) -> dict[str, Any]:
-    """Two steps of training, a pass with maps, and targets by beams."""
+    """Returns results of two training steps, then weights and beam search targets."""
     model = tiny(variant, dropout_rate=0.1).to(device)
     if recompute:
         model.gradient_checkpointing_enable()

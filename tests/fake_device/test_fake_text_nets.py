@@ -23,7 +23,7 @@ WORDS = np.random.default_rng(0).normal(size=(30, 10)).astype(np.float32)
 
 
 def results(device: str, variant: str, recompute: bool) -> dict[str, Any]:
-    """Two steps of training, of padded texts."""
+    """Returns the results of two training steps on padded texts."""
     model = tiny(variant, fixed_words=True).to(device).set_word_vectors(WORDS)
     if recompute:
         model.gradient_checkpointing_enable()

@@ -1,4 +1,4 @@
-"""Models of images on a device the host cannot read: the bits of the CPU."""
+"""Image models on a device the host cannot read: the bits of the CPU."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ASKED = {"output_hidden_states": [1], "output_attentions": [0]}
 
 
 def passes(device: str, name: str, **options: Any) -> dict[str, Any]:
-    """Outputs, gradients and weights of two steps, and the outputs after them."""
+    """Returns outputs, gradients and weights of two steps, and later outputs."""
     model = tiny(name, **options).to(device)
     assert model.device == device
     optimizer = ea.optim.RAdam(model.parameters(), lr=1e-2)

@@ -1,1 +1,1 @@
-"""Mistakes of users, room by room: what they do, and what they must be told."""
+"""Mistakes of users by area: calls, and the error messages they must get."""

@@ -20,7 +20,7 @@ COLA = "gj04\t1\t\tTime flies.\n"
 
 
 def write(file: Path, content: str | bytes) -> Path:
-    """The file's folder, with the file in it."""
+    """Writes the file and returns its folder."""
     file.parent.mkdir(parents=True, exist_ok=True)
     data = content.encode() if isinstance(content, str) else content
     file.write_bytes(data)
@@ -39,7 +39,7 @@ def truncated(folder: Path) -> Path:
 
 
 def malicious(folder: Path) -> Path:
-    """A model whose .bin asks for os.system."""
+    """Returns a model whose .bin calls os.system."""
     root = without(folder, "model.safetensors")
     body = tf.PROTO + b"cos\nsystem\n" + tf.tuple_of(tf.text("true"))
     (root / "pytorch_model.bin").write_bytes(tf.zip_file(body + tf.REDUCE + tf.STOP))
@@ -51,14 +51,14 @@ def words(folder: Path) -> Any:
 
 
 def cola(folder: Path, line: str | bytes, **options: Any) -> Any:
-    """Load a CoLA folder whose training file has ``line`` as its second."""
+    """Loads a CoLA folder whose training file has ``line`` as its second line."""
     data = line.encode() if isinstance(line, str) else line
     write(folder / "train.tsv", COLA.encode() + data + COLA.encode())
     return ea.glue.load("cola", folder, splits=("train",), **options)
 
 
 def without_library(name: str) -> Any:
-    """Ask for a library that is not there."""
+    """Requires a library that is not installed."""
     held = sys.modules.get(name)
     sys.modules[name] = None  # type: ignore[assignment]
     try:

@@ -1,4 +1,4 @@
-"""Mistakes with the search for targets."""
+"""Mistakes in generation."""
 
 from __future__ import annotations
 

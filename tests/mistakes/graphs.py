@@ -1,4 +1,4 @@
-"""Mistakes with graphs, graph models and the classifier of nodes."""
+"""Mistakes with graphs, graph models and the node classifier."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLASSES = np.array([0, 1, 0, 1])
 
 
 def call(x: Any = X, graph: Any = RING, labels: Any = None, **options: Any) -> Any:
-    """A pass of a tiny model with something changed."""
+    """Runs a tiny model, with some inputs or settings changed."""
     sizes = {"num_features": 3, "hidden_size": 8, "num_attention_heads": 2}
     config = ea.GATConfig(**{**sizes, **options})
     return ea.GATForNodeClassification(config)(x, graph, labels)

@@ -16,7 +16,7 @@ def ones(*shape: int, dtype: Any = np.float32) -> np.ndarray:
 
 
 def convolve(x: Any = None, weight: Any = None, **settings: Any) -> Any:
-    """conv2d of two images of 5 x 6 pixels, 4 to 2 channels, with something changed."""
+    """Calls conv2d on two images of 5 x 6 pixels, 4 to 2 channels, with changes."""
     x = ones(2, 4, 5, 6) if x is None else x
     return F.conv2d(x, ones(2, 4, 3, 3) if weight is None else weight, **settings)
 

@@ -37,19 +37,19 @@ def model(name: str = "ViTForImageClassification", **options: Any) -> Any:
 
 
 def fit(x: Any = X, y: Any = Y, **options: Any) -> Any:
-    """Fit a tiny classifier for an epoch."""
+    """Fits a tiny classifier for one epoch."""
     return ea.ImageClassifier(**{**TINY, "n_epochs": 1, **options}).fit(x, y)
 
 
 def fit_file(folder: Path, data: bytes, **options: Any) -> Any:
-    """The same on a folder with one more file, of these bytes."""
+    """Fits on a folder with one additional file of these bytes."""
     folder_of(folder)
     (folder / "a" / "bad.png").write_bytes(data)
     return fit(folder, None, **options)
 
 
 def changed(values: Any, place: tuple[int, ...], value: float) -> Any:
-    """A copy of an array with another value."""
+    """Returns a copy of an array with one value changed."""
     found = np.array(values, dtype=np.float32)
     found[place] = value
     return found
@@ -61,7 +61,7 @@ def empty_class(folder: Path) -> Any:
 
 
 def unseen(folder: Path) -> Any:
-    """A classifier of a folder's pictures, and a class more in the folder."""
+    """Fits a classifier on a folder, then adds a class to the folder."""
     found = fit(folder_of(folder), None)
     (folder / "c").mkdir()
     (folder / "c" / "1.png").write_bytes(png())
@@ -69,7 +69,7 @@ def unseen(folder: Path) -> Any:
 
 
 def with_stray(folder: Path) -> Path:
-    """A folder of classes, and a picture beside them."""
+    """Returns a folder of classes, with a picture outside the class folders."""
     (folder_of(folder) / "stray.png").write_bytes(png())
     return folder
 
@@ -80,7 +80,7 @@ def a_file(folder: Path) -> Path:
 
 
 def tiff(kind: Any) -> bytes:
-    """A TIFF of these samples, from 0 to 255."""
+    """Returns a TIFF of this sample type, with values from 0 to 255."""
     file = io.BytesIO()
     Image.fromarray(X[0].astype(kind)).save(file, "TIFF")
     return file.getvalue()
@@ -528,7 +528,7 @@ ROWS = {
 
 
 def noise() -> bytes:
-    """A PNG that does not compress."""
+    """Returns an incompressible PNG."""
     from PIL import Image
 
     pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3)).astype(np.uint8)

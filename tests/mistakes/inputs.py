@@ -1,4 +1,4 @@
-"""Mistakes in what a model is called with."""
+"""Mistakes in the inputs of models."""
 
 from __future__ import annotations
 

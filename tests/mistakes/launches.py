@@ -1,4 +1,4 @@
-"""Mistakes in how several processes are started."""
+"""Mistakes in launching several processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PLACE = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 
 
 def launch(**variables: str) -> Any:
-    """Read a launcher's variables."""
+    """Reads these variables as a launcher sets them."""
     return lambda _: from_environment(variables)
 
 

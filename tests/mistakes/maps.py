@@ -1,4 +1,4 @@
-"""Mistakes with functions between tokens, flat attention maps and dense ones."""
+"""Mistakes with functions of token pairs, packed attention maps and dense ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import evolving_attention as ea
 from evolving_attention import functional as F
 from mistakes.row import Row
 
-# Two heads; 2 and 3 queries that look at 3 and 1 keys: 5, 4 tokens and 18 cells.
+# Two heads; 2 and 3 queries attend to 3 and 1 keys: 5 and 4 tokens, 18 cells.
 OFFSETS = ([0, 2, 5], [0, 3, 4])
 
 
@@ -23,7 +23,7 @@ def packing() -> F.Packing:
 
 
 def unpacked(maps: Any = None, **settings: Any) -> Any:
-    """unpack_maps with something changed."""
+    """Calls unpack_maps, with some arguments changed."""
     return F.unpack_maps(ones(18) if maps is None else maps, packing(), **settings)
 
 

@@ -1,4 +1,4 @@
-"""Mistakes with corpora, their tokenizers, masks and pairs of texts."""
+"""Mistakes with corpora, their tokenizers, masks and text pairs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEXTS = documents(6)
 
 
 def rows(text: bytes, **options: Any) -> Callable[[Path], Any]:
-    """The rows of a file with this content."""
+    """Reads the rows of a file with this content."""
 
     def load(folder: Path) -> Any:
         (folder / "corpus.txt").write_bytes(text)
@@ -31,13 +31,13 @@ def rows(text: bytes, **options: Any) -> Callable[[Path], Any]:
 
 
 def masks(words: Any = None, **options: Any) -> Callable[[Path], Any]:
-    """A collator with these settings."""
+    """Makes a collator with these settings."""
     make = ea.pretraining.DataCollatorForLanguageModeling
     return lambda folder: make(words or tokenizer(TEXTS), **options)
 
 
 def two(words: Any) -> Any:
-    """Text of a document with two lines."""
+    """Returns the text of one document: two lines, repeated ``words`` times."""
     return b"The cat sees.\nA dog sees.\n" * words
 
 

@@ -1,4 +1,4 @@
-"""Mistakes with questions, their answers, and models of spans, tags and choices."""
+"""Mistakes with questions and answers, and with models of spans, tags and choices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mistakes.row import model as tiny
 
 
 def changed(change: Callable[[Any], Any]) -> Callable[[Path], Any]:
-    """Load a file of SQuAD that ``change`` has changed."""
+    """Loads a SQuAD file modified by ``change``."""
 
     def load(folder: Path) -> Any:
         content = document(2)
@@ -26,7 +26,7 @@ def changed(change: Callable[[Any], Any]) -> Callable[[Path], Any]:
 
 
 def raw(text: bytes) -> Callable[[Path], Any]:
-    """Load a file with this content."""
+    """Loads a file with this content."""
 
     def load(folder: Path) -> Any:
         (folder / "dev.json").write_bytes(text)
@@ -36,25 +36,25 @@ def raw(text: bytes) -> Callable[[Path], Any]:
 
 
 def first(content: Any) -> Any:
-    """The first question of a file."""
+    """Returns the first question of a file."""
     return content["data"][0]["paragraphs"][0]["qas"][0]
 
 
 def windows(folder: Path, **options: Any) -> Any:
-    """Windows of a file's questions."""
+    """Returns the windows of a file's questions."""
     made = ea.squad.WindowDataset.from_questions
     return made(questions(folder), tokenizer(folder), **options)
 
 
 def answers(folder: Path, logits: Any, **options: Any) -> Any:
-    """The best answers to a file's questions by these logits."""
+    """Returns the best answers to a file's questions for these logits."""
     found = windows(folder, max_length=24, stride=6)
     total = int(found.offsets[-1])
     return ea.squad.best_answers(found, np.resize(logits, (total, 2)), **options)
 
 
 def weighted(folder: Path) -> Any:
-    """Train on weighted rows with positions."""
+    """Trains on weighted rows with positions."""
     rows = [
         {"input_ids": [2, 5, 3], **dict.fromkeys(PLACES, 1), "sample_weight": 1.0 + i}
         for i in range(4)

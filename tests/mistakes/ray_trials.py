@@ -1,4 +1,4 @@
-"""Mistakes in searches whose trials are tasks of Ray; they need no Ray themselves."""
+"""Mistakes in searches whose trials are Ray tasks; Ray itself is not needed."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from mistakes.searches import DONE, search, swept
 
 
 class Lost(Exception):
-    """As RayError, which is no RayTaskError."""
+    """Stands in for RayError, but is no RayTaskError."""
 
 
 class OfTask(Lost):
-    """As RayTaskError."""
+    """Stands in for RayTaskError."""
 
     cause = Lost("No module named 'mine'")
 
 
 class NoCluster:
-    """What the errors of a Ray need of the module ``ray``: one machine of two CPUs."""
+    """Stands in for the module ``ray``: one machine of two CPUs."""
 
     exceptions = SimpleNamespace(RayError=Lost, RayTaskError=OfTask)
 
@@ -56,7 +56,7 @@ class NoCluster:
 
 @contextmanager
 def in_place_of_ray(module: Any) -> Iterator[None]:
-    """``import ray`` gives this one; other modules stay as they are imported."""
+    """Makes ``import ray`` return ``module``; other modules stay imported."""
     before = sys.modules.get("ray")
     sys.modules["ray"] = module
     try:
@@ -68,7 +68,7 @@ def in_place_of_ray(module: Any) -> Iterator[None]:
 
 
 def with_ray(call: Callable[[Path], Any], module: Any = NoCluster) -> Any:
-    """With this module in place of ray."""
+    """Runs ``call`` with ``module`` in place of ray."""
 
     def inside(folder: Path) -> Any:
         with in_place_of_ray(module):
@@ -87,7 +87,7 @@ def unknown_module(_: Path) -> Any:
 
 
 def nobody(_: Path) -> Any:
-    """A port that nobody listens at."""
+    """Connects to a port where nothing listens."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{sock.getsockname()[1]}"
@@ -97,7 +97,7 @@ def nobody(_: Path) -> Any:
 
 
 def other_machine(folder: Path) -> Any:
-    """A trial on a machine that lacks the folder of the sweep."""
+    """Runs a trial on a machine that lacks the folder of the sweep."""
     told = _trial("glue", {}, str(folder / "log"), str(folder / "away"))
     return swept(Answer(*told))(folder)
 

@@ -1,4 +1,4 @@
-"""One mistake: a call, the error it must end in, and what the message must hold."""
+"""One mistake: a call, its error type, and patterns of the message."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ IDS = np.ones((2, 5), np.int64)
 
 
 class Row(NamedTuple):
-    """``call(tmp_path)`` raises ``error`` with all three patterns in its message.
+    """``call(tmp_path)`` must raise ``error`` with all three patterns in its message.
 
-    ``what`` is wrong, ``where`` (argument, file or row), and what was expected or is to
-    be done (``remedy``).
+    ``what`` is wrong, ``where`` (argument, file or row), and the expected value or the
+    fix (``remedy``).
     """
 
     call: Callable[[Path], Any]
@@ -47,13 +47,13 @@ def model(name: str = "BertForSequenceClassification", **options: Any) -> Any:
 
 
 def saved(folder: Path, **options: Any) -> Path:
-    """A tiny model's folder."""
+    """Saves a tiny model and returns its folder."""
     model(**options).save_pretrained(folder / "saved")
     return folder / "saved"
 
 
 def changed(folder: Path, **values: Any) -> Path:
-    """A tiny model's folder with other values in its config.json."""
+    """Saves a tiny model with other values in its config.json."""
     root = saved(folder)
     file = root / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | values))
@@ -61,7 +61,7 @@ def changed(folder: Path, **values: Any) -> Path:
 
 
 def with_tensor(folder: Path, name: str, value: np.ndarray | None) -> Path:
-    """A tiny model's folder with one tensor replaced, or taken away (None)."""
+    """Saves a tiny model with one tensor replaced, or removed (None)."""
     from safetensors.numpy import load_file, save_file
 
     root = saved(folder)

@@ -1,4 +1,4 @@
-"""Mistakes in runs over seeds, in searches of settings, and with their files."""
+"""Mistakes in runs over seeds, in hyperparameter searches, and with their files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def options() -> Fields:
 
 
 def seeds(**given: Any) -> Callable[[Path], Any]:
-    """A command with --seeds whose runs have a loss."""
+    """Runs a command with --seeds whose runs report a loss."""
 
     def call(folder: Path) -> Any:
         own = {"seeds": [1, 2], "output_dir": str(folder / "out"), **given}
@@ -43,7 +43,7 @@ def other_options(folder: Path) -> Any:
 
 
 def compared(content: str | None) -> Callable[[Path], Any]:
-    """Compare with a folder whose results hold this text."""
+    """Compares with a folder whose results file holds this text."""
 
     def call(folder: Path) -> Any:
         if content is not None:
@@ -60,7 +60,7 @@ def damaged_record(folder: Path) -> Any:
 
 
 def full_disk(folder: Path) -> Any:
-    """The disk fills while the record of the second seed is written."""
+    """Fills the disk while the record of the second seed is written."""
     write, calls = os.write, []
 
     def full(fd: int, data: Any) -> int:
@@ -105,7 +105,7 @@ def sweep(folder: Path, command: str = "glue", **given: Any) -> _Sweep:
 
 
 def swept(answer: Answer, **given: Any) -> Callable[[Path], Any]:
-    """A sweep whose trials end with this answer."""
+    """Runs a sweep whose trials all end with this answer."""
 
     class Ended:
         def __init__(self, trial: Any, command: str, given: Any, log: Path) -> None:
@@ -129,14 +129,14 @@ DONE = Answer({"eval_loss": 0.5})
 
 
 def another_space(folder: Path) -> Any:
-    """The study of another folder's search, with other values."""
+    """Resumes the study of a folder with another search space."""
     swept(DONE)(folder)
     (folder / "out" / "settings.json").unlink()
     return swept(DONE, search=["learning_rate=1e-4,1e-2"])(folder)
 
 
 def another_command(folder: Path) -> Any:
-    """The shared storage has a study of the same name, of another command."""
+    """Uses a study name that another command already has in the shared storage."""
     shared = {"storage": f"sqlite:///{folder / 'shared.db'}"}
     swept(DONE, **shared)(folder)
     words = ["--train_file", "a.json"]
@@ -152,7 +152,7 @@ def not_a_study(folder: Path) -> Any:
 
 
 def full_study(folder: Path) -> Any:
-    """SQLite finds no space for the second trial."""
+    """Makes SQLite run out of space in the second trial."""
     from evolving_attention.cli import sweep_study
 
     tell = sweep_study.Study._tell_optuna
@@ -167,7 +167,7 @@ def full_study(folder: Path) -> Any:
     with mock.patch.object(sweep_study.Study, "_tell_optuna", full):
         try:
             swept(DONE)(folder)
-        finally:  # the second result is kept beside the study
+        finally:  # the second result is kept next to the study
             file = folder / "out" / "trial-1.json"
             assert json.loads(file.read_text())["value"] == 0.5
 
@@ -181,7 +181,7 @@ def two_in_a_folder(folder: Path) -> Any:
 
 
 def search(**given: Any) -> Callable[[Path], Any]:
-    """Trainer.hyperparameter_search with these arguments."""
+    """Calls Trainer.hyperparameter_search with these arguments."""
 
     def call(folder: Path) -> Any:
         of_trainer = given.pop("trainer", {"model_init": lambda: model()})
@@ -190,7 +190,7 @@ def search(**given: Any) -> Callable[[Path], Any]:
         trainer = ea.Trainer(
             args=args, train_dataset=rows, eval_dataset=rows, **of_trainer
         )
-        hidden: Any = nullcontext()  # patch.dict would also forget what is imported
+        hidden: Any = nullcontext()  # patch.dict would also drop new imports
         if given.pop("without_optuna", False):
             hidden = mock.patch.dict("sys.modules", {"optuna": None})
         with hidden:

@@ -1,4 +1,4 @@
-"""Mistakes with functions on packed sequences, and with what keeps state."""
+"""Mistakes with functions on packed sequences, and with stateful objects."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def ones(*shape: int) -> np.ndarray:
 def convolve(
     x: Any = ROWS_5, weight: Any = None, bias: Any = None, **settings: Any
 ) -> Any:
-    """conv1d of two sequences, 3 to 2 channels, with something changed."""
+    """Calls conv1d on two sequences, 3 to 2 channels, with changes."""
     weight = ones(2, 3, 3) if weight is None else weight
     return F.conv1d(x, weight, bias, F.Packing(1, [0, 2, 5]), **settings)
 
 
 def normalise(x: Any = ROWS_5, training: bool = True, **given: Any) -> Any:
-    """batch_norm of 3 channels with something changed."""
+    """Calls batch_norm on 3 channels, with changes."""
     values = {
         "weight": ones(3),
         "bias": ones(3),

@@ -38,7 +38,7 @@ def call(
     settings: dict[str, Any] | None = None,
     **inputs: Any,
 ) -> Any:
-    """A pass of a tiny model with something changed."""
+    """Runs a tiny model, with some inputs or settings changed."""
     model = getattr(ea, name)(config(**(settings or {})))
     return model(values, lengths, labels, **inputs)
 
@@ -50,7 +50,7 @@ def with_value(value: float) -> np.ndarray:
 
 
 def cut_short(folder: Path) -> Path:
-    """A saved model whose weights end early."""
+    """Saves a model and truncates its weights."""
     ea.EADCTransformerForClassification(config()).save_pretrained(folder / "saved")
     file = folder / "saved" / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])

@@ -10,7 +10,7 @@ from mistakes.row import Row
 
 
 def read(text: str, **options: Any) -> Any:
-    """Read a table of this text."""
+    """Reads a table with this text."""
 
     def call(folder: Path) -> Any:
         file = folder / "own.csv"

@@ -12,7 +12,7 @@ from mistakes.row import IDS, Row, config, model, saved
 
 
 class Wrong(CustomEvolve):
-    """An evolve kind whose step returns what it is told to."""
+    """Evolve kind whose step returns ``result(scores)``."""
 
     def __init__(self, result: Any) -> None:
         self.result = result
@@ -22,7 +22,7 @@ class Wrong(CustomEvolve):
 
 
 class WrongParameters(CustomEvolve):
-    """An evolve kind whose parameters are no dict."""
+    """Evolve kind whose parameters are not a dict."""
 
     def parameters(self, layer: int, num_heads: int) -> Any:
         return [1, 2]

@@ -19,7 +19,7 @@ def t5(cls: Any = ea.T5ForConditionalGeneration, **options: Any) -> Any:
 
 
 def without_table(folder: Path) -> Any:
-    """Load a checkpoint that lacks the encoder's positions."""
+    """Loads a checkpoint that lacks the encoder's positions."""
     from safetensors.numpy import load_file, save_file
 
     t5().save_pretrained(folder)
@@ -30,7 +30,7 @@ def without_table(folder: Path) -> Any:
 
 
 def cut_tokenizer(folder: Path) -> Any:
-    """Load a tokenizer from a file that was not fetched whole."""
+    """Loads a tokenizer from a truncated file."""
     (folder / "spiece.model").write_bytes(b"\x0a\x20\x0a\x05<pad>")
     return AutoTokenizer.from_pretrained(folder)
 

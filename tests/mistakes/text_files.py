@@ -1,4 +1,4 @@
-"""Mistakes with the command ``textnet``, its data and its words."""
+"""Mistakes with the command ``textnet``, its data and its word vectors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mistakes.row import Row, model
 
 
 def vectors(text: str) -> Callable[[Path], Any]:
-    """The vectors of a file with this content."""
+    """Reads the word vectors of a file with this content."""
 
     def read(folder: Path) -> Any:
         (folder / "glove.txt").write_text(text)
@@ -35,7 +35,7 @@ def vectors(text: str) -> Callable[[Path], Any]:
 
 
 def train(**given: Any) -> Callable[[Path], Any]:
-    """``textnet train`` on two rows."""
+    """Runs ``textnet train`` on two rows."""
 
     def call(folder: Path) -> Any:
         (folder / "train.csv").write_text("text,label\na film,0\ngood,1\n")
@@ -52,7 +52,7 @@ def other_model(folder: Path) -> Any:
 
 
 def without_words(folder: Path) -> Any:
-    """A checkpoint without a table of words."""
+    """Reads word vectors from a checkpoint without word embeddings."""
     config = ea.ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
     ea.ViTModel(config).save_pretrained(folder)
     train_word_level(["a film"]).save_pretrained(folder)

@@ -20,7 +20,7 @@ def net(**options: Any) -> Any:
 
 
 def broken() -> np.ndarray:
-    """Vectors with a NaN."""
+    """Returns vectors with one NaN."""
     vectors = VECTORS.copy()
     vectors[3, 2] = np.nan
     return vectors

@@ -35,19 +35,19 @@ TINY = {
 
 
 def ts(folder: Path, text: str, name: str = "Two_TRAIN.ts") -> Path:
-    """A .ts file."""
+    """Writes a .ts file and returns its path."""
     file = folder / name
     file.write_text(text)
     return file
 
 
 def read(text: str) -> Any:
-    """Read a .ts file of this text."""
+    """Reads a .ts file with this text."""
     return lambda folder: ea.timeseries.read_ts(ts(folder, text))
 
 
 def fit(series: Any = X, y: Any = Y, **options: Any) -> Any:
-    """A tiny classifier fitted on these series."""
+    """Fits a tiny classifier on these series."""
     return ea.TimeSeriesClassifier(**{**TINY, **options}).fit(series, y)
 
 
@@ -58,7 +58,7 @@ def regress(series: Any = X, y: Any = Y) -> Any:
 def long_table(
     series: str = "id", time: str = "time", steps: tuple[int, ...] = (0, 1, 2)
 ) -> Any:
-    """A DataFrame of six series with a row for each of their time steps."""
+    """Returns a DataFrame of six series, one row per time step."""
     import pandas as pd
 
     rows = [(i, step, X[i, 0, step]) for i in range(6) for step in steps]
@@ -66,7 +66,7 @@ def long_table(
 
 
 def with_value(value: float, series: Any = X) -> np.ndarray:
-    """The series with one value changed, of series 3, channel 1, step 2."""
+    """Returns the series with one value changed: series 3, channel 1, step 2."""
     changed = series.copy()
     changed[3, 1, 2] = value
     return changed
@@ -485,7 +485,7 @@ ROWS = {
     ),
 }
 
-# These need a fitted model.
+# The calls below need a fitted model.
 ROWS |= {
     "a series longer than in training": Row(
         lambda _: fit().predict(np.zeros((2, 2, 9))),

@@ -20,7 +20,7 @@ from mistakes.row import Row
 
 
 def text(folder: Path, source: bytes, target: bytes) -> Any:
-    """Read two files with these contents."""
+    """Reads two parallel files with these contents."""
     files = folder / "train.en", folder / "train.de"
     for file, content in zip(files, (source, target), strict=True):
         file.write_bytes(content)
@@ -28,7 +28,7 @@ def text(folder: Path, source: bytes, target: bytes) -> Any:
 
 
 def lines_done(folder: Path, content: bytes, **options: Any) -> int:
-    """Lines of an input of one line that an output file has."""
+    """Returns how many lines of a one-line input are in an output file."""
     out = folder / "out.de"
     out.write_bytes(content)
     files = GenerateArguments(input_file="in.en", output_file=str(out), **options)
@@ -36,12 +36,12 @@ def lines_done(folder: Path, content: bytes, **options: Any) -> int:
 
 
 def translator(words: int = 279) -> Any:
-    """An untrained translator of so many tokens."""
+    """Returns an untrained translator with a vocabulary of ``words`` tokens."""
     return ea.Translator(model(words), tokenizer())
 
 
 def fit_rows(folder: Path) -> Any:
-    """Train with rows as transformers' collator for pairs takes them."""
+    """Trains on rows in the format of transformers' collator for pairs."""
     rows = [{"input_ids": [5, 6, 2], "labels": [7, 2]}]
     args = ea.TrainingArguments(str(folder), max_steps=1, disable_tqdm=True)
     return ea.Trainer(model(20), args, train_dataset=rows).train()

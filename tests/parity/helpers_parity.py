@@ -1,4 +1,4 @@
-"""Pairs of models, transformers' and ours, with the same weights; and comparisons."""
+"""Pairs of models (transformers' and ours) with equal weights; and comparisons."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ transformers = pytest.importorskip(
 
 import evolving_attention as ea  # noqa: E402
 
-torch.set_num_threads(1)  # its threads and ours would wait for each other
+torch.set_num_threads(1)  # avoids contention with our threads
 
-# Largest difference allowed, relative to the largest value where that is above 1.
+# Largest allowed difference, relative to the largest value if that is above 1.
 BOUNDS = {"float64": 1e-10, "float32": 2e-5}
 PREFIX = {"Bert": "bert", "Roberta": "roberta"}
 
 
 def theirs(name: str, seed: int = 0, **options: Any) -> Any:
-    """A tiny random model of transformers in float64, biases not zero."""
+    """Returns a tiny random transformers model in float64 with non-zero biases."""
     family = "Roberta" if name.startswith("Roberta") else "Bert"
     config = getattr(transformers, f"{family}Config")(
         **{**SIZES, **NO_DROPOUT, **options}, attn_implementation="eager"
@@ -38,20 +38,20 @@ def theirs(name: str, seed: int = 0, **options: Any) -> Any:
 
 
 def ours(model: Any, folder: Any, dtype: str = "float64", **options: Any) -> Any:
-    """Our model of the same name from what transformers has written."""
+    """Loads our model of the same name from the files that transformers wrote."""
     model.save_pretrained(folder)
     cls = getattr(ea, type(model).__name__)
     return cls.from_pretrained(folder, dtype=dtype, **options)
 
 
 def as_torch(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Arrays as torch tensors, real numbers in float64."""
+    """Converts arrays to torch tensors, real numbers to float64."""
     tensors = {name: torch.as_tensor(value) for name, value in inputs.items()}
     return {n: t.double() if t.is_floating_point() else t for n, t in tensors.items()}
 
 
 def close(found: Any, expected: Any, dtype: str, what: str = "") -> None:
-    """Assert equality within the bound of an element type."""
+    """Asserts equality within the bound of the element type."""
     expected = np.asarray(expected, np.float64)
     found = np.asarray(found, np.float64)
     assert found.shape == expected.shape, what
@@ -61,9 +61,9 @@ def close(found: Any, expected: Any, dtype: str, what: str = "") -> None:
 
 
 def compare_gradients(model: Any, their_model: Any, dtype: str) -> None:
-    """Every gradient of ``model`` equals that of ``their_model``, and none is missing.
+    """Asserts that all gradients of ``model`` exist and equal those of ``their_model``.
 
-    transformers lists tied tensors under one name, which is ours too.
+    transformers lists tied tensors under one name, which is also ours.
     """
     expected = {
         name: parameter.grad

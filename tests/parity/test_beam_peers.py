@@ -24,7 +24,7 @@ LIMIT = 12
 
 
 class Scores(transformers.PreTrainedModel, transformers.GenerationMixin):
-    """Our logits behind transformers' interface; the source is an input like others."""
+    """Our logits with transformers' interface; the source is an ordinary input."""
 
     config_class = transformers.PretrainedConfig
     main_input_name = "input_ids"
@@ -32,7 +32,7 @@ class Scores(transformers.PreTrainedModel, transformers.GenerationMixin):
     def __init__(self, ours):
         super().__init__(transformers.PretrainedConfig(vocab_size=SIZES["vocab_size"]))
         self.ours = ours
-        self.unused = torch.nn.Parameter(torch.zeros(1))  # so that there is a device
+        self.unused = torch.nn.Parameter(torch.zeros(1))  # gives the model a device
 
     def forward(self, input_ids, source=None, mask=None, **_):
         with ea.no_grad():
@@ -48,7 +48,7 @@ class Scores(transformers.PreTrainedModel, transformers.GenerationMixin):
 
 
 def theirs(ours, given, prefix=None, **settings):
-    """(targets with padding 0, scores) of transformers."""
+    """Returns transformers' (targets padded with 0, scores)."""
     if prefix is None:
         prefix = np.ones((len(given["input_ids"]), 1), np.int64)
     out = Scores(ours).generate(

@@ -28,7 +28,7 @@ def token_labels(valid, seed=0):
 
 
 def both(name, inputs, dtype, tmp_path, **options):
-    """Run forward and backward of both models; returns the outputs."""
+    """Runs forward and backward of both models; returns the outputs."""
     reference = theirs(name, **options)
     model = ours(reference, tmp_path, dtype)
     expected = reference(**as_torch(inputs))
@@ -52,7 +52,7 @@ def test_base_model(dtype, tmp_path):
         state = state.detach().numpy()[VALID]
         close(np.asarray(found.hidden_states[i])[VALID], state, dtype, f"states {i}")
     for i, maps in enumerate(expected.attentions):
-        # Queries that are padding have rows of 0 here, and any values there.
+        # Query rows that are padding are 0 in ours and arbitrary in transformers.
         maps = maps.detach().numpy() * VALID[:, None, :, None]
         close(found.attentions[i], maps, dtype, f"attentions {i}")
     close(found.pooler_output, expected.pooler_output.detach(), dtype, "pooler")
@@ -182,7 +182,7 @@ def test_bin_files_of_torch_load_too(tmp_path):
 
 @pytest.fixture(scope="module")
 def torch_bert(repo):
-    """The eager PyTorch BERT of the benchmarks."""
+    """Loads the eager PyTorch BERT of the benchmarks."""
     path = repo / "benchmarks" / "peers" / "torch_bert.py"
     spec = importlib.util.spec_from_file_location("torch_bert", path)
     module = importlib.util.module_from_spec(spec)
@@ -223,7 +223,7 @@ def test_evolving_bert_equals_pytorch(torch_bert, alpha, beta, kernel, dtype):
     model = ea.BertForSequenceClassification(config, dtype)
     state = {name: value.numpy() for name, value in reference.state_dict().items()}
     assert model.load_state_dict(state).loaded == len(state)
-    ids = RNG.integers(1, SIZES["vocab_size"], (5, 11))  # 0 is padding to us
+    ids = RNG.integers(1, SIZES["vocab_size"], (5, 11))  # without padding id 0
     labels = np.arange(5) % 2
     expected = reference(torch.as_tensor(ids), torch.as_tensor(labels))
     expected.backward()

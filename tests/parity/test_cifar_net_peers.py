@@ -1,4 +1,4 @@
-"""Nets of small images against the same net spelled out in PyTorch."""
+"""Nets for small images against the same net spelled out in PyTorch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ F = torch.nn.functional
 
 
 class Twin:
-    """Called with images: logits; the maps and the states of stages stay with it."""
+    """Call with images: returns logits; keeps the maps and the states of stages."""
 
     def __init__(self, model: Any, training: bool) -> None:
         self.config, self.training = model.config, training
@@ -145,7 +145,7 @@ def test_logits_maps_gradients_and_statistics(
     )
     close(out.logits, logits.detach(), "float64", "logits")
     close(out.loss, loss.detach(), "float64", "loss")
-    maps = out.attention_logits or ()  # None: no layer attends
+    maps = out.attention_logits or ()  # None: no attention layers
     assert len(twin.maps) == len(maps) == model.config.num_hidden_layers
     for found, map_ in zip(maps, twin.maps, strict=True):
         close(found, map_.detach(), "float64", "map")

@@ -21,7 +21,7 @@ WORDS = ["<pad>", "<s>", "</s>", *(f"w{i}" for i in range(3, SIZES["vocab_size"]
 
 
 def positions():
-    """The table of sines and cosines."""
+    """Returns the table of sinusoidal positions."""
     width, rows = SIZES["d_model"], SIZES["max_position_embeddings"] + 1
     column = np.arange(width)
     angle = np.arange(rows)[:, None] * 10000.0 ** (-(column - column % 2) / width)
@@ -29,24 +29,24 @@ def positions():
 
 
 class Weights:
-    """Puts parameters into the parts of CTranslate2's specification."""
+    """Copies parameters into a specification of CTranslate2."""
 
     def __init__(self, model):
         self.values = {k: np.asarray(v) for k, v in model.named_parameters()}
 
     def linear(self, spec, *names):
-        """One matrix, or several one below the other."""
+        """Sets a linear layer: the named matrices, stacked by rows."""
         for kind in ("weight", "bias"):
             parts = [self.values[f"{name}.{kind}"] for name in names]
             setattr(spec, kind, np.ascontiguousarray(np.concatenate(parts)))
 
     def norm(self, spec, name):
-        """A layer norm."""
+        """Sets a layer norm."""
         spec.gamma = self.values[f"{name}.weight"]
         spec.beta = self.values[f"{name}.bias"]
 
     def attention(self, spec, name, own):
-        """Query, key and value; of self attention all in one matrix."""
+        """Sets query, key and value; self-attention has all three in one matrix."""
         parts = [f"{name}.self.{part}" for part in ("query", "key", "value")]
         if own:
             self.linear(spec.linear[0], *parts)
@@ -57,7 +57,7 @@ class Weights:
         self.norm(spec.layer_norm, f"{name}.output.LayerNorm")
 
     def side(self, spec, name, cross):
-        """Encoder or decoder."""
+        """Sets the encoder or the decoder."""
         table = self.values["transformer.embeddings.word_embeddings.weight"]
         (spec.embeddings if cross else spec.embeddings[0]).weight = table
         spec.position_encodings.encodings = positions()
@@ -73,7 +73,7 @@ class Weights:
 
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory):
-    """The vanilla model in CTranslate2."""
+    """Returns the vanilla model in CTranslate2."""
     specs = ctranslate2.specs
     spec = specs.TransformerSpec(
         specs.TransformerEncoderSpec(
@@ -99,7 +99,7 @@ def translator(tmp_path_factory):
 
 
 def theirs(translator, **options):
-    """(lists of ids without start and end, scores), ``num_hypotheses`` a source."""
+    """Returns (ids without start and end, scores): ``num_hypotheses`` per source."""
     found = translator.translate_batch(
         [[WORDS[i] for i in row] for row in sources()],
         max_decoding_length=LIMIT,
@@ -112,13 +112,13 @@ def theirs(translator, **options):
 
 
 def without_ends(sequences):
-    """Ids without start, end and padding."""
+    """Returns the ids without start, end and padding."""
     return [[i for i in row[1:] if i not in (0, END)] for row in sequences.tolist()]
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0])
 def test_beam_search(translator, length_penalty):
-    # Without a penalty CTranslate2 ends with the best, before the others are known.
+    # Without a penalty CTranslate2 stops at the best, before others are complete.
     returned = 1 if length_penalty == 0 else 3
     expected, scores = theirs(
         translator, beam_size=4, num_hypotheses=returned, length_penalty=length_penalty

@@ -36,7 +36,7 @@ VARIANTS = {
 
 
 class Peer(torch.nn.Module):
-    """torch.nn's encoder and decoder with embeddings and the output matrix."""
+    """torch.nn's encoder and decoder, with embeddings and the output matrix."""
 
     def __init__(self, config, dtype):
         super().__init__()
@@ -93,7 +93,7 @@ class Peer(torch.nn.Module):
 
 
 def pieces(peer, config):
-    """(our name, torch's parameter, which third of it or None for all)."""
+    """Yields (our name, torch's parameter, which third of it or None for all)."""
     yield "output", peer.output, None
     yield "source", peer.source.weight, None
     yield "target", peer.target.weight, None
@@ -127,7 +127,7 @@ def whole(name, module):
 
 
 def name_in(state, short):
-    """Our full name of a piece."""
+    """Returns our full name of a piece."""
     table = "transformer.{}embeddings.word_embeddings.weight"
     shared = table.format("") in state
     side = {"source": "encoder.", "target": "decoder."}

@@ -1,4 +1,4 @@
-"""transformers opens our folders where it computes the same, and refuses the others."""
+"""transformers opens our folders if it computes the same, and rejects the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAMILIES = pytest.mark.parametrize("family", ["Bert", "Roberta"])
 @ea.attention.register("half_carried")
 @dataclass(frozen=True)
 class HalfCarried(ea.attention.CustomEvolve):
-    """L = S + L'/2."""
+    """L = S + L'/2, with L' of the previous layer."""
 
     def step(self, scores, previous, context):
         if previous is None:
@@ -52,7 +52,7 @@ def saved(family, attention, folder):
 
 
 def ways(family):
-    """Every way of transformers into a folder that somebody may take."""
+    """Returns every transformers call that a user may open a folder with."""
     base = getattr(transformers, f"{family}Model")
     task = getattr(transformers, f"{family}ForSequenceClassification")
     small = getattr(transformers, f"{family}Config")(hidden_size=24)

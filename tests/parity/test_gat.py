@@ -16,7 +16,7 @@ NODES, FEATURES, CLASSES, WIDTH = 23, 11, 5, 4
 
 
 class Peer(torch.nn.Module):
-    """Layers of GATConv as in the paper: ELU between them, the last one averaged."""
+    """GATConv layers as in the paper: ELU between them, heads of the last averaged."""
 
     def __init__(self, layers, heads, output_heads, add_self_loops):
         super().__init__()
@@ -40,7 +40,7 @@ class Peer(torch.nn.Module):
 
 
 def pair(layers, heads, output_heads, add_self_loops):
-    """The peer with drawn parameters, and our model with the same."""
+    """Returns the peer with random parameters, and our model with the same."""
     torch.manual_seed(layers)
     peer = Peer(layers, heads, output_heads, add_self_loops).double()
     state = {}
@@ -75,7 +75,7 @@ def test_logits_and_gradients(layers, heads, output_heads, add_self_loops):
     peer, ours = pair(layers, heads, output_heads, add_self_loops)
     rng = np.random.default_rng(layers)
     x = rng.standard_normal((NODES, FEATURES))
-    edge_index = rng.integers(0, NODES - 2, (2, 60))  # loops, several of one pair
+    edge_index = rng.integers(0, NODES - 2, (2, 60))  # self-loops, repeated edges
     labels = rng.integers(0, CLASSES, NODES)
     labels[::3] = -100
 

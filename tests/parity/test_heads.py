@@ -29,7 +29,7 @@ OPTIONS = {
 
 
 def both(name, inputs, dtype, tmp_path, **options):
-    """Run forward and backward of both models; returns the outputs."""
+    """Runs forward and backward of both models; returns the outputs."""
     family = "Roberta" if name.startswith("Roberta") else "Bert"
     reference = theirs(name, **OPTIONS[family], **options)
     model = ours(reference, tmp_path, dtype)
@@ -43,7 +43,7 @@ def both(name, inputs, dtype, tmp_path, **options):
 
 
 def even(*shape):
-    """Ids of equal lengths, so that there is no padding."""
+    """Returns ids of equal lengths, thus without padding."""
     return {"input_ids": RNG.integers(2, SIZES["vocab_size"], shape)}
 
 
@@ -80,13 +80,13 @@ def test_question_answering(family, dtype, tmp_path):
 @both_types
 @families
 def test_padding_takes_no_part_in_a_span(family, dtype, tmp_path):
-    """The loss of transformers with the logits of padding at minus infinity."""
+    """Compares with transformers' loss when padding has logits of minus infinity."""
     batch = BATCH[family]
     valid = batch.valid(3)
     reference = theirs(f"{family}ForQuestionAnswering", **OPTIONS[family])
     model = ours(reference, tmp_path, dtype)
     expected = reference(**as_torch(batch.padded(3)))
-    places = np.array([[4, 0, 0, 5], [4, 8, 0, 11]])  # 11: out
+    places = np.array([[4, 0, 0, 5], [4, 8, 0, 11]])  # 11: out of range
     found = model(**batch.padded(3), start_positions=places[0], end_positions=places[1])
     loss = 0
     for side, right in zip(("start_logits", "end_logits"), places, strict=True):

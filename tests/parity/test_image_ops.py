@@ -1,4 +1,4 @@
-"""Convolution, pools and batch norm of images against torch's."""
+"""Convolution, pooling and batch norm of images, compared with torch."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ IMAGES = [(2, 6, 9, 8), (1, 12, 17, 5), (3, 6, 4, 4)]
 
 
 def both(arrays, dtype):
-    """The same leaves as our tensors and as torch's."""
+    """Returns the same leaves as our tensors and as torch tensors."""
     mine = [ea.Tensor(a, dtype=dtype, requires_grad=True) for a in arrays]
     kind = getattr(torch, dtype)
     return mine, [torch.tensor(a, dtype=kind, requires_grad=True) for a in arrays]
 
 
 def compare(ours, theirs, mine, others, dtype):
-    """Outputs, and gradients of all leaves for one random cotangent."""
+    """Compares outputs, and the gradients of all leaves for one random cotangent."""
     dy = np.random.default_rng(1).standard_normal(ours.shape)
     assert ours.shape == tuple(theirs.shape)
     ours.backward(ea.Tensor(dy, dtype=dtype))
@@ -93,7 +93,7 @@ POOLS = [
 @pytest.mark.parametrize(("pool", "settings"), POOLS, ids=str)
 @pytest.mark.parametrize("images", IMAGES, ids=str)
 def test_pools(images, pool, settings, dtype):
-    values = np.random.default_rng(0).integers(-3, 4, images)  # with equal ones
+    values = np.random.default_rng(0).integers(-3, 4, images)  # contains ties
     mine, others = both([values.astype(np.float64)], dtype)
     ours = getattr(F, pool)(*mine, **settings)
     theirs = getattr(torch.nn.functional, pool)(*others, **settings)

@@ -20,14 +20,14 @@ PAIRS = ["It was warm there.", "Maps do not.", "Yes, no!", "None."]
 
 @pytest.fixture(scope="module")
 def batch(minilm):
-    """Four pairs of sentences, padded."""
+    """Returns four sentence pairs, padded."""
     tokenizer = ea.AutoTokenizer.from_pretrained(minilm)
     return dict(tokenizer(TEXTS, PAIRS, padding=True, return_tensors="np"))
 
 
 @pytest.fixture(scope="module")
 def expected(minilm, batch):
-    """What transformers computes in float64."""
+    """Returns the float64 outputs of transformers."""
     model = transformers.BertModel.from_pretrained(
         minilm, dtype=torch.float64, attn_implementation="eager"
     )

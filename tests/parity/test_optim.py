@@ -1,4 +1,4 @@
-"""Adam, AdamW, RAdam, SGD and gradient clipping against torch's."""
+"""Adam, AdamW, RAdam, SGD and gradient clipping against torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def draw(seed):
 
 
 def pairs(dtype="float32"):
-    """The same parameters as our tensors and as torch's."""
+    """Returns the same parameters as our tensors and as torch tensors."""
     mine, others = [], []
     for array in draw(0):
         mine.append(ea.Tensor(array.copy(), dtype=dtype, requires_grad=True))
@@ -33,14 +33,14 @@ def pairs(dtype="float32"):
 
 def set_gradients(mine, others, step):
     for ours, theirs, array in zip(mine, others, draw(100 + step), strict=True):
-        array = array * 10.0 ** -(step % 5)  # of very different sizes
+        array = array * 10.0 ** -(step % 5)  # magnitudes vary by step
         ours.grad = ea.Tensor(np.asarray(array, np.float32), dtype=ours.dtype)
         rounded = np.asarray(ours.grad).astype(np.float64)
         theirs.grad = torch.tensor(rounded).to(theirs.dtype)
 
 
 def distance(tensors, truth):
-    """Largest difference of each tensor, in units of the last place at its largest."""
+    """Returns each tensor's largest difference, in ulps of its largest value."""
     return np.array(
         [
             np.abs(np.asarray(t, np.float64) - np.asarray(x, np.float64)).max()
@@ -57,9 +57,9 @@ def compare(
     name="AdamW",
     **options,
 ):
-    """Ours, torch's float32 and torch's float64 side by side: ours errs no more.
+    """Runs ours, torch's float32 and torch's float64; asserts ours errs no more.
 
-    Returns our tensors and optimizer, and torch's.
+    Returns our tensors and optimizer, and those of torch.
     """
     mine, others = pairs()
     exact = [t.detach().double().requires_grad_() for t in others]
@@ -113,7 +113,7 @@ def test_adam_over_twenty_steps(case):
             assert distance([state[f"{name}.{i}"]], [moment]) <= 8, name
 
 
-# With beta_2 = 0.999 the sixth step is the first rectified one; up to 2/3 none is.
+# With beta_2 = 0.999 rectification begins at step 6; with beta_2 <= 2/3 never.
 RECTIFIED = {
     "defaults": {},
     "the paper's": {"betas": (0.9, 0.99), "lr": 3e-3},
@@ -242,7 +242,7 @@ def test_a_parameter_without_gradient_stays():
 def test_bfloat16_updates_a_float32_master():
     mine, others = pairs("bfloat16")
     ours = ea.optim.AdamW(mine, lr=1e-3)
-    theirs = torch.optim.AdamW(others, lr=1e-3, foreach=False)  # in float64
+    theirs = torch.optim.AdamW(others, lr=1e-3, foreach=False)  # on float64 tensors
     for step in range(20):
         set_gradients(mine, others, step)
         ours.step()

@@ -29,7 +29,7 @@ SETTINGS = {
 
 
 def pair(dtype: str) -> tuple[Any, Any]:
-    """Their model in float64 and ours with its weights."""
+    """Returns the transformers model in float64, and ours with its weights."""
     config = transformers.RobertaPreLayerNormConfig(
         **SETTINGS, layer_norm_eps=1e-5, attn_implementation="eager"
     )

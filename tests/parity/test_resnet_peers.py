@@ -1,4 +1,4 @@
-"""Plain residual networks against transformers', and torchvision's names."""
+"""Plain residual networks against transformers', and names of torchvision."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LABELS = np.array([1, 4, 0])
 
 
 def theirs(sizes, name="ResNetForImageClassification"):
-    """A tiny random model of transformers in float64, no norm the identity."""
+    """Returns a tiny float64 transformers model whose norms are not the identity."""
     torch.manual_seed(0)
     config = transformers.ResNetConfig(**SIZES[sizes], num_labels=5)
     model = getattr(transformers, name)(config).double()

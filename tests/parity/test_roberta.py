@@ -1,4 +1,4 @@
-"""RoBERTa against transformers: its own positions, heads and padding."""
+"""RoBERTa against transformers: position ids, heads and padding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BATCH = draw((5, 9, 2, 6), "roberta")
 
 
 def middle(mask_too):
-    """Ids with padding ids at the end and in the middle, the latter masked or not."""
+    """Returns inputs with padding ids at the end and inside, masked or not."""
     inputs = BATCH.padded(2)
     inputs["input_ids"][0, 2] = inputs["input_ids"][1, 4] = PAD
     inputs["input_ids"][1, 5] = PAD
@@ -25,7 +25,7 @@ def middle(mask_too):
 
 
 def types():
-    """Two segments, as a checkpoint with type_vocab_size 2 takes them."""
+    """Returns inputs of two segments, for type_vocab_size 2."""
     inputs = BATCH.padded(2)
     inputs["token_type_ids"] = RNG.integers(0, 2, inputs["input_ids"].shape)
     return inputs
@@ -76,7 +76,7 @@ def test_base_model(case, dtype, tmp_path):
 @pytest.mark.parametrize("labels", [1, 3])
 @pytest.mark.parametrize("case", [c for c in INPUTS if c != "padding in front"])
 def test_classification(case, labels, dtype, tmp_path):
-    # Padding in front: transformers takes the first column, a padding token.
+    # No case with padding in front: transformers would pool a padding token.
     inputs = INPUTS[case]()
     rows = len(inputs["input_ids"])
     inputs["labels"] = np.arange(rows) % 3 if labels > 1 else RNG.normal(size=rows)

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.parity
 
 @pytest.fixture(scope="module")
 def expected(data_dir):
-    """Outputs of transformers in float64, stored as float32."""
+    """Loads outputs of transformers, computed in float64, stored as float32."""
     path = data_dir / "pretrained" / "reference_outputs" / "rxnfp_pretrained.npz"
     if not path.is_file():
         pytest.skip(f"no reference outputs at {path}")
@@ -65,7 +65,7 @@ def test_attentions(found, expected, valid):
 def test_logits(found, expected, valid):
     words = np.asarray(found.prediction_logits)[valid]
     reference = expected["prediction_logits"][valid]
-    # Logits reach 40 here: the bound is of their size, as float32 is.
+    # Logits reach 40 here, so the bound is relative to the largest one.
     assert np.abs(words - reference).max() <= 1e-5 * np.abs(reference).max()
     assert np.array_equal(words.argmax(-1), reference.argmax(-1))
     pairs = np.asarray(found.seq_relationship_logits)

@@ -1,4 +1,4 @@
-"""conv1d, weight norm and batch norm of packed sequences against torch's."""
+"""conv1d, weight norm and batch norm of packed sequences, compared with torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def draw(*shapes, seed=0):
 
 
 def both(arrays, dtype):
-    """The same leaves as our tensors and as torch's."""
+    """Returns the same leaves as our tensors and as torch tensors."""
     mine = [ea.Tensor(a, dtype=dtype, requires_grad=True) for a in arrays]
     theirs = [
         torch.tensor(a, dtype=getattr(torch, dtype), requires_grad=True) for a in arrays
@@ -37,7 +37,7 @@ def close(found, expected, dtype, what=""):
 
 
 def compare(ours, theirs, mine, others, dtype):
-    """Outputs, and gradients of all leaves for one random cotangent."""
+    """Compares outputs, and the gradients of all leaves for one random cotangent."""
     close(ours, theirs, dtype, "output")
     (dy,) = draw(ours.shape, seed=1)
     ours.backward(ea.Tensor(dy, dtype=dtype))
@@ -47,7 +47,7 @@ def compare(ours, theirs, mine, others, dtype):
 
 
 def one_by_one(x, weight, bias, dilation, causal):
-    """torch's convolution of each sequence by itself."""
+    """Applies torch's convolution to each sequence separately."""
     span, rows, begin = (weight.shape[2] - 1) * dilation, [], 0
     before = span if causal else span // 2
     for n in LENGTHS:
@@ -94,7 +94,7 @@ def test_a_weight_normed_convolution(dtype):
 
 
 def norm_pair(channels, dtype):
-    """torch's batch norm and our running statistics, neither at its start."""
+    """Returns torch's batch norm with random weights, ours, and running statistics."""
     arrays = draw((channels,), (channels,), seed=3)
     layer = torch.nn.BatchNorm1d(channels, eps=1e-4, dtype=getattr(torch, dtype))
     with torch.no_grad():
@@ -126,7 +126,7 @@ def test_batch_norm(shape, dtype):
 
 
 def test_padding_does_not_count_in_packed_rows():
-    """The statistics of packed rows are those of torch's masked out by hand."""
+    """Statistics of packed rows equal those of torch on rows with padding removed."""
     layer, (weight, bias), running = norm_pair(5, "float64")
     (x,) = draw((sum(LENGTHS), 5))
     ours = F.batch_norm(ea.Tensor(x), weight, bias, *running, training=True, eps=1e-4)

@@ -77,7 +77,7 @@ def config_of(shape, **more):
 
 
 def pair(name, dtype, regression=False):
-    """The same weights in both: ours, by name."""
+    """Returns our model and the PyTorch one with the same weights, by our names."""
     shape = shape_of(name, **({"outputs": 2} if regression else {}))
     ea.manual_seed(3)
     if regression:
@@ -90,7 +90,7 @@ def pair(name, dtype, regression=False):
     head = "regressor" if regression else "classifier"
     theirs = SeriesClassifier(shape, head).to(getattr(torch, dtype))
     rng = np.random.default_rng(4)
-    for key, tensor in mine.named_parameters():  # biases and norms that matter
+    for key, tensor in mine.named_parameters():  # non-trivial biases and norms
         if key.endswith(("bias", "norm.weight")):
             tensor.copy_(np.asarray(tensor) + rng.normal(0.0, 0.1, tensor.shape))
     state = {k: torch.tensor(v.copy()) for k, v in mine.state_dict().items()}
@@ -136,14 +136,14 @@ def test_training_passes_agree(name, dtype):
         close(tensor.grad, expected[key].grad, dtype, key)
     assert len(expected) == len(list(mine.named_parameters()))
     state = theirs.state_dict()
-    for key, tensor in mine.named_buffers():  # moved once, by the same batch
+    for key, tensor in mine.named_buffers():  # updated once, by the same batch
         close(tensor, state[key], dtype, key)
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_evaluation_agrees(name):
     mine, theirs = pair(name, "float64")
-    for seed in (1, 2):  # running statistics that matter
+    for seed in (1, 2):  # non-trivial running statistics
         values, _ = series("float64", seed)
         mine(values, LENGTHS)
         theirs(*steps_of(values))

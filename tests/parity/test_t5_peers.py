@@ -25,11 +25,11 @@ from transformers.models.t5 import modeling_t5
 import evolving_attention as ea
 
 pytestmark = pytest.mark.parity
-# name: options, and whether the output matrix differs from the words
+# name: options, and whether the output matrix is separate from the embeddings
 VERSIONS = {
     "v1.0": ({}, False),
     "v1.1": (V1_1, True),
-    "v1.1, tied": (V1_1, False),  # as version 5 of transformers makes it anew
+    "v1.1, tied": (V1_1, False),  # as created by transformers version 5
     "gated relu, scaled": ({"feed_forward_proj": "gated-relu"}, True),
 }
 every_version = pytest.mark.parametrize("version", VERSIONS)
@@ -37,7 +37,7 @@ every_version = pytest.mark.parametrize("version", VERSIONS)
 
 @pytest.fixture(autouse=True)
 def wide_norms(monkeypatch):
-    """transformers computes the mean square in float32, whatever the type."""
+    """Patches transformers, which computes mean squares in float32 for all types."""
 
     def forward(self, x):
         mean = x.pow(2).mean(-1, keepdim=True)
@@ -47,7 +47,7 @@ def wide_norms(monkeypatch):
 
 
 def theirs(version, name="T5ForConditionalGeneration", seed=0):
-    """A tiny random model of transformers in float64; no norm is 1."""
+    """Returns a tiny float64 transformers model whose norm weights are not 1."""
     options, separate = VERSIONS[version]
     torch.manual_seed(seed)
     config = transformers.T5Config(
@@ -78,7 +78,7 @@ def batch():
 
 @pytest.mark.parametrize(("number", "farthest"), [(32, 128), (8, 10), (14, 300)])
 def test_the_buckets_are_theirs(number, farthest):
-    """Up to distances of 400, from maps of scores in which they are all there is."""
+    """Distances up to 400, read from maps of scores that consist of the bias alone."""
     options = {
         "relative_attention_num_buckets": number,
         "relative_attention_max_distance": farthest,
@@ -102,7 +102,7 @@ def test_the_buckets_are_theirs(number, farthest):
         )
         if not both:
             expected = torch.tril(expected)
-        for layer in scores:  # of the second layer too: it adds the first one's map
+        for layer in scores:  # in the second layer too: it reuses the first one's bias
             assert np.array_equal(np.asarray(layer)[0, 0], expected.numpy())
 
 
@@ -171,7 +171,7 @@ def test_transformers_refuses_an_evolving_one(tmp_path):
 @pytest.mark.parametrize("variant", ["v1.0", "v1.1"])
 @pytest.mark.parametrize("num_beams", [1, 4])
 def test_greedy_and_beam_search(variant, num_beams, tmp_path):
-    """Of models that have learnt to end their targets, at different lengths."""
+    """Uses models that learnt to end their targets, at different lengths."""
     mine, given = trained(variant, "float64"), padded(sources())
     mine.save_pretrained(tmp_path)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(
@@ -180,7 +180,7 @@ def test_greedy_and_beam_search(variant, num_beams, tmp_path):
     settings = {"max_new_tokens": 12, "num_beams": num_beams}
     expected = model.generate(**as_torch(given), do_sample=False, **settings).numpy()
     ended = np.cumsum(expected == END, axis=1) - (expected == END) > 0
-    expected = np.where(ended, 0, expected)  # beam search takes padding 0 for none
+    expected = np.where(ended, 0, expected)  # beam search treats padding 0 as unset
     for use_cache in (None, False):
         found = mine.generate(**given, use_cache=use_cache, **settings)
         assert np.array_equal(found, expected)

@@ -1,4 +1,4 @@
-"""Text nets against those of the benchmarks in PyTorch: logits, loss, all gradients."""
+"""Text nets against PyTorch nets of the benchmarks: logits, loss, all gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ViT and DINOv2 against transformers: logits, gradients, states, files, both ways."""
+"""ViT and DINOv2 against transformers: logits, gradients, states, and files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ every_shape = pytest.mark.parametrize("shape", SHAPES)
 
 
 def theirs(shape, name="ViTForImageClassification", seed=0, **options):
-    """A tiny random model of transformers in float64; no norm and no bias is plain."""
+    """Returns a tiny float64 transformers model; its norms and biases are perturbed."""
     torch.manual_seed(seed)
     family = "Dinov2" if name.startswith("Dinov2") else "ViT"
     sizes = {k: v for k, v in SIZES.items() if k != "intermediate_size"}
@@ -61,7 +61,7 @@ def images(shape):
 
 
 def same_gradients(mine, model, dtype):
-    """Every gradient of both; transformers' names are those of its modules."""
+    """Compares all gradients; transformers' names follow its modules."""
     expected = {}
     for name, parameter in model.named_parameters():
         if parameter.grad is not None:
@@ -89,7 +89,7 @@ def test_logits_loss_and_gradients(shape, dtype, tmp_path):
 
 
 def test_states_maps_and_pooler(tmp_path):
-    # its maps, of float32 in any case, are those of "eager"
+    # transformers' maps (always float32) come from the "eager" implementation
     model = theirs("rectangular", "ViTModel", attn_implementation="eager").float()
     mine = ours(model, tmp_path, "float32")
     wanted = {"output_attentions": True, "output_hidden_states": True}
@@ -98,7 +98,7 @@ def test_states_maps_and_pooler(tmp_path):
     found = mine(given, **wanted)
     for name in ("last_hidden_state", "pooler_output"):
         close(found[name], expected[name].detach().numpy(), "float32", name)
-    # ours ends with the state behind the last norm
+    # our last state is the one after the final norm
     states = zip(found.hidden_states[:-1], expected.hidden_states[:-1], strict=True)
     for i, (state, other) in enumerate(states):
         close(state, other.detach().numpy(), "float32", f"state {i}")
@@ -132,8 +132,8 @@ def test_module_names_of_later_versions_are_taken(tmp_path):
 
 
 def test_dinov2(tmp_path):
-    """A backbone with layer scale and its own names."""
-    shape = "square"  # transformers takes no other
+    """A backbone with layer scale and its own parameter names."""
+    shape = "square"  # transformers supports only square
     model = theirs(shape, "Dinov2Model", mlp_ratio=2)
     mine = ours(model, tmp_path, cls=ea.ViTModel)
     assert mine.load_report.unexpected == mine.load_report.new == []
@@ -155,9 +155,9 @@ def test_settings_of_dinov2_that_vit_lacks(tmp_path):
         ea.ViTModel.from_pretrained(tmp_path)
 
 
-# --- timm's names ---------------------------------------------------------------------
+# --- names of timm --------------------------------------------------------------------
 
-# Of timm.models.vision_transformer.VisionTransformer with depth=1 and init_values=1.0.
+# Names of timm.models.vision_transformer.VisionTransformer, depth=1, init_values=1.0.
 TIMM = {
     "cls_token": (1, 1, 16),
     "pos_embed": (1, 10, 16),
@@ -190,7 +190,7 @@ def timm_tensors(seed=0):
 
 
 def timm_logits(w, x, heads=2, eps=1e-6):
-    """The forward pass of timm's ViT, in torch."""
+    """Computes the forward pass of timm's ViT in torch."""
     f = torch.nn.functional
     w = {name: torch.from_numpy(value) for name, value in w.items()}
     x = f.conv2d(x, w["patch_embed.proj.weight"], w["patch_embed.proj.bias"], stride=4)
@@ -292,7 +292,7 @@ def test_configs_of_timm_with_odd_values(change, text, tmp_path):
     tensors = timm_tensors()
     write_timm(tmp_path, tensors, **change)
     given = {} if text else {"num_attention_heads": 2}
-    if text is None:  # the table of positions says the size
+    if text is None:  # the position table gives the size
         mine = ea.ViTForImageClassification.from_pretrained(tmp_path, **given)
         assert mine.config.image_size == [12, 12]
         return

@@ -1,4 +1,4 @@
-"""Tokenizers that we train, in transformers: the same ids, also of the mask."""
+"""Our trained tokenizers, loaded by transformers: the same ids, also of the mask."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Equations of the papers, transcribed to NumPy float64: the oracles of the tests."""
+"""Reference implementations of the papers' equations in NumPy float64."""

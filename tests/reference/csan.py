@@ -8,7 +8,7 @@ BORDERS = ("clip", "wrap", "clamp", "author")
 
 
 def neighbour(h: int, shift: int, heads: int, border: str, values: bool) -> int | None:
-    """The head that stands ``shift`` heads from h; None where there is none."""
+    """Returns the head at distance ``shift`` from h, or None if there is none."""
     g = h + shift
     if 0 <= g < heads:
         return g
@@ -20,7 +20,7 @@ def neighbour(h: int, shift: int, heads: int, border: str, values: bool) -> int 
 
 
 def attend(q, k, v, size: int, span: int, border: str, scale: float):
-    """One sequence: q, k, v [heads, n, d].
+    """Computes one sequence: q, k, v [heads, n, d].
 
     Returns:
         (context [heads, n, d], probabilities [heads, n, span, n]).

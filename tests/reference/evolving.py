@@ -5,8 +5,8 @@
                L = beta relu(Conv(I) + bias) + (1 - beta) I
     always:    P = softmax(L) over the allowed keys; the next layer receives L
 
-alpha weighs the skip, beta the convolution, as in the paper. Cells that ``allowed``
-rules out are 0 in all that is convolved or carried, and get probability exactly 0.
+alpha weighs the skip, beta the convolution, as in the paper. Cells disallowed by
+``allowed`` are 0 in convolved and carried maps, and get probability exactly 0.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 
 def conv_map(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """Cross-correlate a map [K, N, M] with [K, K, k, k], zero border, same size."""
+    """Cross-correlates a map [K, N, M] with [K, K, k, k], zero-padded to equal size."""
     heads, rows, columns = x.shape
     size = weight.shape[-1]
     out = np.zeros((weight.shape[0], rows, columns))
@@ -30,7 +30,7 @@ def conv_map(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
 
 
 def masked_softmax(logits: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
-    """Softmax over keys; disallowed cells get 0, a row without any key is all 0."""
+    """Softmax over keys; disallowed cells get 0, rows without keys are all 0."""
     allowed = np.broadcast_to(True if allowed is None else allowed, logits.shape)
     shift = np.where(allowed, logits, -np.inf).max(-1, keepdims=True)
     shift = np.where(np.isfinite(shift), shift, 0.0)
@@ -42,7 +42,7 @@ def chain(scores, weights, biases, alpha, beta, allowed=None):
     """Run S of all layers [D, K, N, N] -> (maps L, probabilities P), same shape.
 
     ``weights[i]`` [K, K, k, k] and ``biases[i]`` [K] belong to layer i (from 0);
-    entry 0 is never read, and none is when beta is 0. ``allowed`` is bool [N, N].
+    entry 0 is never read, nor is any if beta is 0. ``allowed`` is bool [N, N].
     """
     keep = 1.0 if allowed is None else allowed.astype(float)
     maps = []

@@ -1,6 +1,6 @@
-"""Parameters and floating-point operations of the papers' models, from our own models.
+"""Parameters and operations of the papers' models, counted on our models.
 
-Models are built from their shapes alone: nothing is computed, and no memory is taken.
+Models are built from shapes only: nothing is computed or allocated.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ BERT = {
 
 @dataclass
 class Built:
-    """What a model consists of."""
+    """Config and parameter shapes of a model."""
 
     config: Any
     shapes: dict[str, tuple[int, ...]]
 
     def numbers(self) -> int:
-        """Parameters in all."""
+        """Returns the total number of parameters."""
         return sum(map(math.prod, self.shapes.values()))
 
 
 def built(make: Callable[[], object]) -> Built:
-    """The config and the parameters' shapes of the model that ``make`` builds."""
+    """Returns config and parameter shapes of the model that ``make`` builds."""
     found = Built(None, {})
 
     def build(model, config, dtype="float32", *, device="cpu"):
@@ -47,22 +47,22 @@ def built(make: Callable[[], object]) -> Built:
 
 
 def with_wide_head(name: str, width: int) -> Built:
-    """A classifier with a fully connected layer of its own width."""
+    """Returns a classifier whose fully connected layer has this width."""
     task = "sequence_classification"
     return built(lambda: ea.create_model(name, task=task, classifier_hidden_size=width))
 
 
 def bert_flops(size: str, kernel_size: int = 0, tokens: int = 128) -> float:
-    """Operations of one sequence, by the counter of ``evolving-attention bench``."""
+    """Returns one sequence's operations, counted as by ``evolving-attention bench``."""
     found = ea.profiling.matrix_flops([tokens], kernel_size=kernel_size, **BERT[size])
     return found["total"]
 
 
 def text_net(name: str, tokens: int = 64) -> tuple[int, int]:
-    """Parameters, without the words, and operations of a text net for SST.
+    """Returns parameters (without embeddings) and operations of a text net for SST.
 
-    Every matrix and every tap of a convolution along the text meets every token, and
-    each layer of attention has two products of tokens² · its share of the width.
+    Every matrix and every convolution tap along the text applies to every token; each
+    attention layer has two products of tokens² · its share of the width.
     """
     found = built(lambda: ea.create_model(name, num_labels=5))
     config = found.config
@@ -79,10 +79,10 @@ def text_net(name: str, tokens: int = 64) -> tuple[int, int]:
 
 
 def translation_flops(name: str, tokens: int = 30) -> float:
-    """Operations of an encoder-decoder for ``tokens`` words of each language.
+    """Returns operations of an encoder-decoder for ``tokens`` words per language.
 
-    Beside the products 1 for each number of a bias and token. The tables of words
-    and the output matrix do not count, as in the papers.
+    Besides the products, each bias element counts 1 per token. Embedding tables and the
+    output matrix do not count, as in the papers.
     """
     model = built(lambda: ea.create_model(name, vocab_size=30))
     found = ea.profiling.encoder_decoder_flops(model.config, tokens, tokens)
@@ -95,7 +95,7 @@ def translation_flops(name: str, tokens: int = 30) -> float:
 
 
 def series_sizes(channels: int, steps: int, outputs: int) -> dict[tuple[int, int], int]:
-    """{(width, blocks): parameters} of EA-DC-T as released, over the search space."""
+    """Returns {(width, blocks): parameters} of the released EA-DC-T's search space."""
     kind: Any = ea.EADCTransformerForRegression
     outputs_are = "num_targets"
     if outputs > 1:

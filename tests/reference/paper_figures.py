@@ -1,4 +1,4 @@
-"""The papers' arithmetic: each printed figure beside ours, as docs/papers.md has it."""
+"""The papers' arithmetic: each printed figure with ours, as in docs/papers.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNITS = {"": 1, "M": 10**6, "G": 10**9, "%": Fraction(1, 100)}
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of a paper: as it stands there, and as its formula gives it."""
+    """One figure of a paper: the printed text and the value of its formula."""
 
     paper: str
     what: str
@@ -32,7 +32,7 @@ class Figure:
     why: str = ""
 
     def rounded(self, more: int = 0) -> str:
-        """Our value with ``more`` decimals than the printed one has."""
+        """Returns our value with ``more`` decimals than the printed one."""
         value = self.value / _UNITS[self.unit]
         places = len(self.printed.partition(".")[2]) + more
         exact = Decimal(value.numerator) / Decimal(value.denominator)
@@ -40,18 +40,18 @@ class Figure:
 
     @property
     def ours(self) -> str:
-        """Counts of parameters whole, others with two more digits than printed."""
+        """Our value: parameter counts in full, others with two more decimals."""
         if "parameters" in self.what or "sets" in self.what:
             return f"{int(self.value):,}"
         return f"{self.rounded(2)} {self.unit}".strip()
 
     @property
     def agrees(self) -> bool:
-        """Whether ours rounds to what is printed."""
+        """Whether our value rounds to the printed one."""
         return self.rounded() == self.printed
 
     def line(self) -> str:
-        """A line of the page's table."""
+        """Returns a line of the page's table."""
         cells = (
             self.what,
             f"{self.printed} {self.unit}".strip(),
@@ -67,18 +67,18 @@ def exact(value: Any) -> Fraction:
 
 
 def mean(values: Any) -> Fraction:
-    """Of numbers as they are printed."""
+    """Returns the exact mean of printed numbers."""
     numbers = [Fraction(value) for value in values]
     return sum(numbers, Fraction(0)) / len(numbers)
 
 
 def within_tasks(tasks: list[list[str]]) -> Fraction:
-    """Mean over tasks of the mean of each task's metrics."""
+    """Returns the mean over tasks of the mean of each task's metrics."""
     return mean(mean(task) for task in tasks)
 
 
 def first_metrics(tasks: list[list[str]]) -> Fraction:
-    """Mean over tasks of each task's first metric."""
+    """Returns the mean over tasks of each task's first metric."""
     return mean(task[0] for task in tasks)
 
 
@@ -126,7 +126,7 @@ def averages_of_realformer() -> Iterator[Figure]:
         )
 
 
-# The printed gain of the average, the two rows, and why ours differs.
+# Paper, printed gain of the average, better and base row, and why ours differs.
 _ROWS = "the averages do not follow from their rows"
 _LIFTS = [
     (EA, "2.4", "EA-BERT-Base", "BERT-Base", ""),
@@ -152,7 +152,7 @@ _GLUE = {
 
 
 def lifts() -> Iterator[Figure]:
-    """Differences of averages and of single scores of GLUE that the texts give."""
+    """Yields differences of GLUE averages and scores stated in the texts."""
     for paper, printed, better, base, why in _LIFTS:
         rows = _GLUE[paper]
         by_first = paper == TPAMI or (paper == PREDICTIVE and "BERT" in better)
@@ -176,7 +176,7 @@ def lifts() -> Iterator[Figure]:
 
 
 def other_gains() -> Iterator[Figure]:
-    """Differences of other scores."""
+    """Yields differences of other scores."""
     what = "Section 4.1.3, masked words at the larger rate, gain over Post-LN"
     gap, why = Fraction("74.31") - Fraction("73.64"), "74.31 less Table 2's 73.64"
     yield Figure(REALFORMER, what, "0.67", gap, "", why)
@@ -194,7 +194,7 @@ def other_gains() -> Iterator[Figure]:
 
 
 def relative_gains() -> Iterator[Figure]:
-    """Gains of top-1 accuracy on ImageNet as shares of the base's accuracy."""
+    """Yields gains of top-1 accuracy on ImageNet relative to the base."""
     for (paper, what), (base, better, printed) in tables.GAINS.items():
         found = Fraction(better) / Fraction(base) - 1
         points = f"{float(Fraction(better) - Fraction(base)):.2f} points on {base}"
@@ -205,7 +205,7 @@ def relative_gains() -> Iterator[Figure]:
 
 
 def series() -> Iterator[Figure]:
-    """Summary rows of the time-series tables, and what the text says of them."""
+    """Yields summary rows of the time-series tables, and claims of the text."""
     rmse, texts = np.array(test_comparison.RMSE), tables.table(tables.ACCURACY)
     accuracy = np.array([[float(x) for x in row] for row in texts.values()])
     ranks = ea.metrics.average_rank(accuracy, higher_is_better=True)
@@ -230,7 +230,7 @@ def series() -> Iterator[Figure]:
 
 
 def claims(rmse: Any, accuracy: Any) -> Iterator[Figure]:
-    """Per cent that the text draws from Tables 1 and 2."""
+    """Yields percentages that the text derives from Tables 1 and 2."""
     resnet, transformer, dc, ea_dc = rmse[:, 2], rmse[:, 4], rmse[:, 5], rmse[:, 6]
     why = "mean over the sets of 1 − ratio of RMSE"
     for what, printed, found in (
@@ -253,7 +253,7 @@ def claims(rmse: Any, accuracy: Any) -> Iterator[Figure]:
 
 
 def series_parameters() -> Iterator[Figure]:
-    """The parameters of EA-DC-T in Tables 1 and 2: the nearest of the search space."""
+    """Yields EA-DC-T parameters of Tables 1 and 2: the nearest in the search space."""
     for name, (printed, *sizes) in tables.SERIES_SIZES.items():
         found = counts.series_sizes(*sizes)
         aim = Fraction(printed) * 10**6
@@ -264,8 +264,8 @@ def series_parameters() -> Iterator[Figure]:
 
 # ------------------------------------------------------------------------------ counts
 
-# Printed millions, our model, the size of the table of words that the paper leaves out,
-# and why ours differs.
+# Place, model, printed millions, our name, embedding table that the paper excludes (a
+# key of _WORDS), and why ours differs.
 _ADDED = "11, 23 or 35 convolutions of 9 K² + K numbers"
 _WORDS = {"lite": 10_000 * 160, "base": 32_000 * 512}
 _COUNTS = [
@@ -292,7 +292,7 @@ _COUNTS = [
 
 
 def parameters() -> Iterator[Figure]:
-    """Numbers of parameters; tests/test_model_names.py holds ours."""
+    """Yields parameter counts; tests/test_model_names.py checks ours."""
     for place, model, printed, name, words, why in _COUNTS:
         found = test_model_names.COUNTS[name] - _WORDS.get(words, 0)
         what = f"{place}, parameters of {model}"
@@ -305,7 +305,7 @@ def parameters() -> Iterator[Figure]:
 
 
 def operations() -> Iterator[Figure]:
-    """Floating-point operations: a multiplication with its addition counts as two."""
+    """Yields floating-point operations; a multiply-add counts as two."""
     base, large = counts.bert_flops("base"), counts.bert_flops("large")
     added = counts.bert_flops("base", 3) - base, counts.bert_flops("large", 3) - large
     for what, printed, found, unit, why in (
@@ -364,7 +364,7 @@ def operations() -> Iterator[Figure]:
 
 
 def figures() -> list[Figure]:
-    """Every figure, in the order of the page."""
+    """Returns every figure in the order of the page."""
     parts = (
         averages_of_evolving,
         averages_of_predictive,

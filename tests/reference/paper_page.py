@@ -1,6 +1,6 @@
-"""The tables of docs/papers.md.
+"""Writes the tables of docs/papers.md.
 
-PYTHONPATH=src:tests python -m reference.paper_page   # writes them anew
+PYTHONPATH=src:tests python -m reference.paper_page   # rewrites the page
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CAUSAL = "tests/test_causality.py"
 _NAMES = "tests/test_model_names.py"
 _SERIES = "tests/test_series_config.py"
 
-# What a paper says, where, and the test that holds it.
+# Paper, its statement, and the test that checks it.
 HELD = [
     (
         EA,
@@ -234,7 +234,7 @@ def _held() -> str:
 
 
 def rendered(text: str) -> str:
-    """The page with its tables made anew."""
+    """Returns the page with its tables regenerated."""
     made = {"figures": _figures, "held": _held}
     return _BLOCK.sub(lambda m: f"{m[1]}{made[m[2]]()}{m[3]}", text)
 

@@ -1,12 +1,12 @@
-"""Figures that the papers print, as they print them."""
+"""Figures as the papers print them."""
 
 from __future__ import annotations
 
 EA, REALFORMER, CSAN = "Evolving Attention", "RealFormer", "CSAN"
 TPAMI, PREDICTIVE = "Convolution-enhanced EA", "Predictive Attention"
 
-# A model: its average, then CoLA, SST-2, MRPC, STS-B, QQP, MNLI-m/-mm, QNLI, RTE and,
-# in the tables that have it, WNLI. Two metrics of a task have a stroke between them.
+# Model: average, then CoLA, SST-2, MRPC, STS-B, QQP, MNLI-m/-mm, QNLI, RTE and, in
+# some tables, WNLI. A slash separates two metrics of a task.
 GLUE_EA = """
 BERT-Base           80.9 51.7 93.5 87.2/82.1 86.7/85.4 91.1/89.0 84.3/83.7 90.4 67.2
 EA-BERT-Base        83.3 60.0 93.8 89.1/84.2 89.6/89.5 91.6/88.4 85.2/85.5 92.1 69.0
@@ -49,14 +49,14 @@ Synthesizer-T5-Base-dev 84.1 53.3 92.2 91.2/87.7 89.3/88.9 88.6/91.4 85.0/84.6 9
 PA-T5-Base-dev   84.4 53.6 92.4 92.2/89.1 89.7/89.1 89.7/91.7 85.4/84.9 92.5 80.7
 """
 # RealFormer's own Table 3: MNLI-m and MNLI-nm are two tasks; QQP, STS-B and MRPC have
-# two metrics. A model: its average, MNLI-m, MNLI-nm, QQP, QNLI, SST-2, CoLA, STS-B,
-# MRPC, RTE.
+# two metrics. Model: average, MNLI-m, MNLI-nm, QQP, QNLI, SST-2, CoLA, STS-B, MRPC,
+# RTE.
 GLUE_REALFORMER = """
 Post-LN    84.01 85.96 85.98 91.29/88.34 92.26 92.89 58.85 90.08/89.77 87.50/91.16 71.12
 Pre-LN     83.47 85.03 85.05 91.29/88.33 92.35 93.81 58.04 90.06/89.62 86.76/90.69 68.59
 RealFormer 84.53 86.28 86.34 91.34/88.28 91.89 94.04 59.83 90.11/89.88 87.01/90.91 73.65
 """
-# Table 5: overall, GLUE, then the two scores of SQuAD 1.1 and of 2.0
+# Table 5: overall, GLUE, then two scores each of SQuAD 1.1 and 2.0
 HALF_THE_STEPS = """
 Post-LN-500K    83.97 83.84 91.46 84.87 81.44 78.64
 Post-LN-1M      84.37 84.01 91.68 85.15 82.51 79.57
@@ -76,7 +76,7 @@ BLEU_CSAN = {
     "2D-CSANs": ("28.18", "0.87"),
 }
 
-# The models of the time-series tables, and Table 2 of the TPAMI paper (accuracies).
+# Models of the time-series tables, and Table 2 of the TPAMI paper (accuracies).
 # Table 1 (RMSE) is in tests/test_comparison.py.
 SERIES_MODELS = (
     "LSTM",
@@ -102,11 +102,11 @@ InsectWingbeat       0.575 0.574 0.610 0.619 0.639 0.630 0.622
 """
 RANKS = ("6.5", "5.5", "4.5", "4.5", "3.8", "2.1", "1.2")
 MEAN_ACCURACY = ("0.597", "0.649", "0.678", "0.676", "0.679", "0.697", "0.706")
-# Table 4's line "Transformer" beside Table 2's Transformer and Dilated Conv
+# Row "Transformer" of Table 4, next to Transformer and Dilated Conv of Table 2
 ABLATION_BASELINES = {"Handwriting": "0.251", "Heartbeat": "0.698"}
 
-# Millions of parameters of EA-DC-T in Tables 1 and 2, and sizes of the sets in their
-# archives: channels, steps, outputs.
+# Millions of parameters of EA-DC-T in Tables 1 and 2; channels, steps and outputs of
+# the sets in their archives.
 SERIES_SIZES = {
     "AppliancesEnergy": ("0.8", 24, 144, 1),
     "BenzeneConcentration": ("0.5", 8, 240, 1),
@@ -127,10 +127,10 @@ SERIES_SIZES = {
     "InsectWingbeat": ("0.5", 200, 30, 10),
 }
 
-# ICML paper, Table 10: α and β of EA-Transformer, of all three languages
+# ICML paper, Table 10: α and β of EA-Transformer, for all three languages
 TRANSLATION = {"lite": (0.1, 0.1), "base": (0.5, 0.1)}
 
-# Top-1 accuracies: base, with evolving (predictive) attention, and the relative gain.
+# Top-1 accuracy: base, with evolving (predictive) attention, and relative gain.
 GAINS = {
     (EA, "Table 1, ResNet-34"): ("74.33", "75.23", "1.21"),
     (EA, "Table 1, ResNet-50"): ("77.70", "78.22", "0.67"),
@@ -147,7 +147,7 @@ GAINS = {
 
 
 def glue_rows(text: str) -> dict[str, tuple[str, list[list[str]]]]:
-    """{model: (printed average, [[metric, …] of each task])}"""
+    """Returns {model: (printed average, [[metric, …] of each task])}."""
     rows = {}
     for line in text.strip().splitlines():
         model, average, *tasks = line.split()
@@ -156,5 +156,5 @@ def glue_rows(text: str) -> dict[str, tuple[str, list[list[str]]]]:
 
 
 def table(text: str) -> dict[str, list[str]]:
-    """{first word: the others} of each line."""
+    """Returns {first word: other words} for each line."""
     return {line.split()[0]: line.split()[1:] for line in text.strip().splitlines()}

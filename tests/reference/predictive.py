@@ -17,9 +17,9 @@ from reference.evolving import conv_map, masked_softmax
 def chain(scores, weights, biases, alpha, allowed=None):
     """Run S of all layers [D, K, N, N] -> (maps L, probabilities P), same shape.
 
-    ``weights[i]`` and ``biases[i]`` are lists with one entry per convolution of layer
-    i (from 0; entry 0 is never read). Disallowed cells (``allowed`` bool [N, N]) are 0
-    before every convolution and in what is carried, and get probability 0.
+    ``weights[i]`` and ``biases[i]`` list one entry per convolution of layer i (from 0;
+    entry 0 is never read). Disallowed cells (``allowed`` bool [N, N]) are 0 before all
+    convolutions and in the carried map, and get probability 0.
     """
     keep = 1.0 if allowed is None else allowed.astype(float)
     maps = []

@@ -11,7 +11,7 @@ from reference.evolving import conv_map, masked_softmax
 
 
 def windows(x, size, stride, before, after, outside=0.0):
-    """[size², B, C, h, w]: the pixels of each window."""
+    """Returns [size², B, C, h, w]: the pixels of each window."""
     sides = [(0, 0), (0, 0), (before, after), (before, after)]
     x = np.pad(x, sides, constant_values=outside)
     h, w = ((n - size) // stride + 1 for n in x.shape[2:])
@@ -24,13 +24,13 @@ def windows(x, size, stride, before, after, outside=0.0):
 
 
 def mean_pool(x):
-    """3 x 3 / 2, even sides padded behind alone; divides by the pixels in the image."""
+    """Averages 3 x 3 windows, stride 2; pads even sides at the end, skips padding."""
     sums, counts = windows(x, 3, 2, 0, 1), windows(np.ones_like(x), 3, 2, 0, 1)
     return sums.sum(0) / counts.sum(0)
 
 
 def enlarge(x):
-    """Twice the sides: pixel 2i is i, 2i + 1 the mean of i and i + 1."""
+    """Doubles the sides: pixel 2i is i, 2i + 1 the mean of i and i + 1."""
     for axis in (2, 3):
         n = x.shape[axis]
         after = np.take(x, np.minimum(np.arange(n) + 1, n - 1), axis)
@@ -40,7 +40,7 @@ def enlarge(x):
 
 
 class AugmentedResNet:
-    """Called with images: (logits, maps of every layer)."""
+    """Call with images: returns (logits, maps of every layer)."""
 
     def __init__(self, config, state):
         self.config, self.state, self.maps = config, state, []

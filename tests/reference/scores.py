@@ -20,25 +20,25 @@ def dot(q, k):
 
 
 def distances(n, farthest):
-    """[N, N]: the row of the table for key j and query i."""
+    """Returns [N, N]: the table row for key j and query i."""
     i = np.arange(n)
     return np.clip(i[None, :] - i[:, None], -farthest, farthest) + farthest
 
 
 def shaw(q, table):
-    """What relative positions add to the scores; table [2 farthest + 1, d]."""
+    """Returns relative position scores; table [2 farthest + 1, d]."""
     rows = table[distances(len(q), len(table) // 2)]
     return np.einsum("ihd,ijd->hij", q, rows) / np.sqrt(q.shape[2])
 
 
 def shaw_values(probabilities, table):
-    """What relative positions add to the context, [N, heads, d]."""
+    """Returns the relative positions' part of the context [N, heads, d]."""
     rows = table[distances(probabilities.shape[1], len(table) // 2)]
     return np.einsum("hij,ijd->ihd", probabilities, rows)
 
 
 def dense_synthesizer(q, weight, bias):
-    """weight [positions, heads, d], bias [positions, heads, 1]."""
+    """Returns scores; weight [positions, heads, d], bias [positions, heads, 1]."""
     n, heads, _ = q.shape
     found = np.empty((heads, n, n))
     for h in range(heads):
@@ -50,7 +50,7 @@ def dense_synthesizer(q, weight, bias):
 
 
 def random_synthesizer(n, weight):
-    """weight [heads, positions, positions]."""
+    """Returns scores; weight [heads, positions, positions]."""
     return weight[:, :n, :n]
 
 

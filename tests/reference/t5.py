@@ -15,7 +15,7 @@ from reference.transformer import evolve
 
 
 def bucket(distance, number, farthest, both):
-    """The row of the table for a key so far behind (negative) or after its query."""
+    """Returns the table row for a key at this distance after (negative: before)."""
     first = 0
     if both:
         number //= 2
@@ -33,7 +33,7 @@ def gelu_new(x):
 
 
 class Stack:
-    """One stack; ``kinds``: the evolve kinds of self and of cross attention."""
+    """One stack; ``kinds``: the evolve kinds of self- and cross-attention."""
 
     def __init__(self, state, config, side, kinds):
         self.state, self.config, self.kinds = state, config, kinds
@@ -96,7 +96,7 @@ class Stack:
 
 
 def forward(state, config, source, target):
-    """Logits [T, V] and the stacks, whose ``maps`` hold L of self and cross layers."""
+    """Returns logits [T, V] and the stacks; ``maps``: L of self and cross layers."""
     words = state["shared.weight"]
     encoder = Stack(state, config, "encoder", (config.attention,))
     kinds = (config.decoder_attention, config.cross_attention)

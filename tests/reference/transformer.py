@@ -18,9 +18,9 @@ def positions(length, width):
 
 
 def shifted(x, weight, bias, shift):
-    """The convolution of maps x [K, N, M], moved by its own reach; 0 behind it.
+    """Convolves maps x [K, N, M] and shifts them by the kernel's reach; fills with 0.
 
-    diagonal: taps b <= a of row a and column b, down and right; query: down.
+    diagonal: taps b <= a of row a, column b, moved down and right; query: moved down.
     """
     size = weight.shape[-1]
     reach = size // 2
@@ -35,7 +35,7 @@ def shifted(x, weight, bias, shift):
 
 
 def evolve(scores, previous, parameters, kind, allowed):
-    """Eq. 4: the maps under the softmax, which are carried on."""
+    """Eq. 4: returns the maps before softmax, which are also carried on."""
     weight, bias = parameters
     keep = np.broadcast_to(allowed, scores.shape)
     scores = scores * keep
@@ -52,7 +52,7 @@ def evolve(scores, previous, parameters, kind, allowed):
 
 
 class Layers:
-    """One stack; ``kinds`` by the name of its attentions (None: vanilla)."""
+    """One stack; ``kinds``: evolve kind by name of its attention (None: vanilla)."""
 
     def __init__(self, state, prefix, heads, kinds, causal, eps=1e-5):
         self.state, self.prefix, self.heads = state, prefix, heads
@@ -70,7 +70,7 @@ class Layers:
         )
 
     def split(self, name, x):
-        """[heads, tokens, width of a head]"""
+        """Splits into [heads, tokens, width of a head]."""
         return self.affine(name, x).reshape(len(x), self.heads, -1).transpose(1, 0, 2)
 
     def attend(self, layer, kind, x, memory):
@@ -115,7 +115,7 @@ class Layers:
 
 
 def forward(state, config, source, target):
-    """Logits [T, V] and the stacks, whose ``maps`` hold L of every layer."""
+    """Returns logits [T, V] and the stacks, whose ``maps`` hold L of every layer."""
     state = {name.removeprefix("transformer."): x for name, x in state.items()}
     words = state["embeddings.word_embeddings.weight"]
 

@@ -1,4 +1,4 @@
-"""Tensors and functions as a typed program uses them; run by tests/test_types.py."""
+"""Typical typed use of tensors and functions; run by tests/test_types.py."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from evolving_attention import functional as F
 
 
 def scores(x: ea.Tensor, heads: int) -> ea.Tensor:
-    """A softmax over the scores of one sequence with itself."""
+    """Softmax over the scores of self-attention of one sequence."""
     packing = F.Packing(heads, [0, x.shape[0]])
     maps = F.attention_scores(x, x, packing, scale=0.5)
     return F.map_softmax(maps, packing)
 
 
 def gradient(values: np.ndarray) -> list[float]:
-    """The gradient of a sum of squares."""
+    """Gradient of a sum of squares."""
     x = ea.Tensor(values, dtype="float32", requires_grad=True)
     (x * x).sum().backward()
     assert x.grad is not None
@@ -25,7 +25,7 @@ def gradient(values: np.ndarray) -> list[float]:
 
 
 def evolved(q: np.ndarray, k: list[list[list[list[float]]]]) -> tuple[int, ...]:
-    """Arrays and lists are taken wherever a tensor is."""
+    """Arrays and lists are accepted wherever a tensor is."""
     context, maps = F.evolving_attention(q, k, q, alpha=0.1)
     y: ea.Tensor = F.linear(F.gelu(q), np.eye(2, dtype="float32"), bias=None)
     return context.shape + maps.shape + y.shape
@@ -33,12 +33,12 @@ def evolved(q: np.ndarray, k: list[list[list[list[float]]]]) -> tuple[int, ...]:
 
 @ea.no_grad()
 def norm(x: ea.Tensor) -> float:
-    """A decorator that keeps the signature."""
+    """The decorator keeps the signature."""
     return F.sqrt((x * x).sum()).item()
 
 
 def accuracy(logits: ea.Tensor, labels: np.ndarray) -> float:
-    """Comparisons give tensors, and dim= is axis=."""
+    """Comparisons return tensors, and dim= means axis=."""
     right: ea.Tensor = logits.argmax(dim=-1) == labels
     rows, columns = logits.size()
     assert rows * columns == logits.size == logits.numel()
@@ -46,7 +46,7 @@ def accuracy(logits: ea.Tensor, labels: np.ndarray) -> float:
 
 
 def main() -> None:
-    """Run all of it."""
+    """Runs everything."""
     assert scores(ea.Tensor([[1.0, 2.0], [3.0, 4.0]]), 2).size == 8
     assert gradient(np.array([1.0, 2.0])) == [2.0, 4.0]
     q = np.ones((1, 1, 2, 2), dtype="float32")

@@ -1,4 +1,4 @@
-"""Models that generate, and the type of what they return."""
+"""Models that generate, and the types of their results."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import evolving_attention as ea
 
 
 def translated() -> np.ndarray:
-    """By name, with the task that generates."""
+    """Generates with a model created by name and task."""
     model = ea.create_model("ea_transformer_lite", task="seq2seq_lm", vocab_size=40)
     return model.generate([[5, 9]], num_beams=2, early_stopping="never")
 
 
 def score(folder: str) -> float:
-    """From a folder, with scores."""
+    """Generates with a model from a folder, and returns a score."""
     model = ea.AutoModelForSeq2SeqLM.from_pretrained(folder)
     out: ea.GenerationOutput = model.generate([[5, 9]], return_dict_in_generate=True)
     return float(out.sequences_scores[0])
 
 
 def begun(translator: ea.Translator) -> list[str]:
-    """Drawn translations, and the best of several with where its tokens come from."""
+    """Sampled translations, and candidates with the alignment of their tokens."""
     one = translator.candidates(["A dog."], num_return_sequences=2, beam=3)[0][0]
     print(one.text, one.score, one.alignment)
     return translator.translate(["A dog."], do_sample=True, top_p=0.9, prefixes=["E"])

@@ -1,4 +1,4 @@
-"""Mistakes that the types must show: mypy complains of an ignore without an error."""
+"""Mistakes that mypy must report: it complains about an unused ignore."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from evolving_attention import functional as F
 
 
 def mistakes(model: ea.BertModel, x: ea.Tensor, packing: F.Packing) -> None:
-    """Never run."""
+    """Never called."""
     F.no_such_function(x)  # type: ignore[attr-defined]
     F.relu()  # type: ignore[call-arg]
     F.linear(x, x, activation="relu")  # type: ignore[call-arg]

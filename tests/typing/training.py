@@ -1,4 +1,4 @@
-"""A model, a trainer and a callback in a typed program; run by tests/test_types.py."""
+"""A model, a trainer and a callback in typed code; run by tests/test_types.py."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import evolving_attention as ea
 
 
 class Losses(ea.TrainerCallback):
-    """Collects what is logged."""
+    """Collects logged losses."""
 
     def __init__(self) -> None:
         self.losses: list[float] = []
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Keep the loss."""
+        """Appends the loss."""
         self.losses += [kwargs["logs"]["loss"]] if "loss" in kwargs["logs"] else []
 
 
@@ -41,7 +41,7 @@ def model() -> ea.BertForSequenceClassification:
 
 
 def by_hand(classifier: ea.PreTrainedModel) -> tuple[float, tuple[int, ...]]:
-    """One step without a trainer."""
+    """Trains one step without a trainer."""
     optimizer = ea.optim.AdamW(classifier.parameters(), lr=1e-2)
     output = classifier(
         input_ids=np.array([[1, 2, 3]]), labels=np.array([1]), output_attentions=[0]
@@ -52,7 +52,7 @@ def by_hand(classifier: ea.PreTrainedModel) -> tuple[float, tuple[int, ...]]:
 
 
 def main() -> None:
-    """Run all of it."""
+    """Runs everything."""
     loss, shape = by_hand(model())
     assert loss > 0
     assert shape == (1, 2, 3, 3)
