@@ -1,4 +1,4 @@
-# The CUDA kernels: compiled by nvcc where EA_CUDA says so. Nothing else of the
+# Compiles the CUDA kernels with nvcc if EA_CUDA says so. No other part of the
 # build needs a CUDA toolkit.
 set(EA_CUDA AUTO CACHE STRING "\
 Compile the CUDA kernels into the extension: ON, OFF, or AUTO (ON where nvcc \
@@ -7,7 +7,8 @@ set_property(CACHE EA_CUDA PROPERTY STRINGS ON OFF AUTO)
 set(EA_CUDA_ARCHITECTURES "80;90a" CACHE STRING
     "Targets of the CUDA kernels, as in CMAKE_CUDA_ARCHITECTURES")
 
-# ea_no_cuda(text...): with AUTO the build goes on without the kernels.
+# ea_no_cuda(text...): with AUTO the build continues without the kernels, otherwise
+# it fails with this text.
 macro(ea_no_cuda)
   set(EA_WITH_CUDA OFF)
   if(NOT EA_CUDA STREQUAL "AUTO")
@@ -29,8 +30,8 @@ if(EA_WITH_CUDA AND NOT EA_NVCC)
       "CMAKE_CUDA_COMPILER at one, or set EA_CUDA=OFF.")
   endif()
 endif()
-# cublasLt.h: the toolkit's, or that of the nvidia-cublas package. Looked for
-# before the compiler is tried, which takes seconds.
+# cublasLt.h comes from the toolkit or from the nvidia-cublas package. It is
+# searched first, because trying the compiler takes seconds.
 if(EA_WITH_CUDA)
   get_filename_component(EA_CUDA_HOME ${EA_NVCC} REALPATH)
   get_filename_component(EA_CUDA_HOME ${EA_CUDA_HOME}/../.. ABSOLUTE)
@@ -73,7 +74,7 @@ if(EA_WITH_CUDA)
 endif()
 message(STATUS "CUDA kernels: ${EA_WITH_CUDA} (EA_CUDA=${EA_CUDA})")
 
-# ea_cuda_room(): the sources of kernels/cuda as the object library
+# ea_cuda_room(): builds the sources of kernels/cuda as the object library
 # ea_kernels_cuda, linked into the extension like any other room.
 function(ea_cuda_room)
   set(room ${EA_SOURCE_ROOT}/kernels/cuda)
@@ -83,8 +84,8 @@ function(ea_cuda_room)
   target_include_directories(ea_kernels_cuda PRIVATE ${view})
   target_include_directories(ea_kernels_cuda SYSTEM PRIVATE
     ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} ${EA_CUBLAS_INCLUDE})
-  # Warnings of the host compiler are errors here: CI has no other look at what
-  # nvcc makes of these sources. -Wno-pedantic lets its own line markers pass.
+  # Warnings of the host compiler are errors here: CI checks nowhere else what nvcc
+  # makes of these sources. -Wno-pedantic allows nvcc's own line markers.
   target_compile_options(ea_kernels_cuda PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:${EA_COMPILE_OPTIONS}>
     $<$<COMPILE_LANGUAGE:CUDA>:-O3 --Werror=all-warnings

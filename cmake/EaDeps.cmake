@@ -1,11 +1,11 @@
-# Finds what the build needs inside the Python environment that runs it: the
-# oneDNN and Eigen wheels bring CMake packages, at places CMake does not search.
+# Finds the build's dependencies in the Python environment that runs it: the oneDNN
+# and Eigen wheels contain CMake packages, in folders that CMake does not search.
 find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
 find_package(Threads REQUIRED)
 
-# EA_SITE_PACKAGES: the folders of installed packages. A wheel's data files lie
-# three folders above (PREFIX/lib/pythonX.Y/site-packages); Eigen's below
-# cmeel.prefix in it.
+# EA_SITE_PACKAGES: the folders of installed packages. A wheel's data files are
+# three folders up (PREFIX/lib/pythonX.Y/site-packages); Eigen's are in the
+# subfolder cmeel.prefix.
 execute_process(
   COMMAND ${Python_EXECUTABLE} -c "
 import sys
@@ -30,9 +30,9 @@ endif()
 find_package(Eigen3 CONFIG REQUIRED)
 find_package(dnnl CONFIG REQUIRED)
 
-# ea_link_headers(target): its headers are included from a folder of links below
-# the build. pip builds in an environment whose path is new each time; through the
-# links ccache sees the same relative paths in every build.
+# ea_link_headers(target): replaces its include path by a folder of links in the
+# build folder. pip builds in an environment with a new path each time; through the
+# links, ccache sees the same relative paths in every build.
 function(ea_link_headers target)
   string(MAKE_C_IDENTIFIER ${target} name)
   get_target_property(folder ${target} INTERFACE_INCLUDE_DIRECTORIES)

@@ -4,12 +4,12 @@ set(EA_ROOMS "" CACHE INTERNAL "")
 set(EA_SOURCE_ROOT ${CMAKE_CURRENT_SOURCE_DIR}/src/cpp)
 set(EA_COMPILE_OPTIONS -O3 -Wall -Wextra -Wno-psabi -Wno-restrict -fstack-protector-strong
     -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -ffp-contract=on)
-# Paths of headers as they are included: see ea_link_headers().
+# Keeps header paths as they are included: see ea_link_headers().
 list(APPEND EA_COMPILE_OPTIONS -fno-canonical-system-headers)
-# Bounds checks of the standard library, in every room but those with the loops
+# Bounds checks of the standard library, in every room except those that loop
 # over elements.
 set(EA_CHECKED -D_GLIBCXX_ASSERTIONS)
-# Come after those of the build type, Release; assertions are on.
+# These options follow those of the build type, Release; assertions are on.
 set(EA_SANITIZE_OPTIONS "")
 if(EA_SANITIZE)
   set(EA_SANITIZE_OPTIONS -O1 -g1 -UNDEBUG -U_FORTIFY_SOURCE -fsanitize=${EA_SANITIZE}
@@ -31,7 +31,7 @@ function(ea_visible_rooms out room)
   set(${out} ${view} PARENT_SCOPE)
 endfunction()
 
-# ea_sanitize(target room): with the sanitizers, if the room is to have them.
+# ea_sanitize(target room): adds the sanitizers if the room is selected for them.
 function(ea_sanitize target room)
   if((NOT EA_SANITIZE_ROOMS OR room IN_LIST EA_SANITIZE_ROOMS)
      AND NOT room IN_LIST EA_SANITIZE_NOT)
@@ -39,10 +39,10 @@ function(ea_sanitize target room)
   endif()
 endfunction()
 
-# ea_unity(target group size sources...): so many sources are one unit of
-# compilation, as headers weigh more than what stands below them. So the
-# anonymous namespaces of a room hold no name twice. Targets of the same sources
-# share the groups.
+# ea_unity(target group size sources...): compiles ``size`` sources as one unit,
+# because headers take longer to compile than the code after them. Names in a
+# room's anonymous namespaces must therefore be unique. Targets with the same
+# sources share the groups.
 function(ea_unity target group size)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${EA_UNITY}
                         UNITY_BUILD_MODE GROUP)
@@ -57,12 +57,12 @@ endfunction()
 
 # ea_room(NAME room [DEPENDS rooms...] [LINK targets...] [PLAIN]
 #         [GUARDED sources...])
-# A PLAIN room has no sanitizers, but for its sources that are GUARDED.
+# A PLAIN room has no sanitizers, except in its GUARDED sources.
 function(ea_room)
   cmake_parse_arguments(R "PLAIN" "NAME" "DEPENDS;LINK;GUARDED" ${ARGN})
   string(REPLACE "/" "_" target ea_${R_NAME})
-  # A list of sources that every change must edit would be a merge magnet, so
-  # rooms are globbed; sub-rooms and SIMD sources have targets of their own.
+  # A list of sources that every change must edit would cause merge conflicts, so
+  # rooms are globbed; sub-rooms and SIMD sources have their own targets.
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS
        ${EA_SOURCE_ROOT}/${R_NAME}/*.cpp)
   if(R_NAME STREQUAL "kernels")
@@ -70,8 +70,8 @@ function(ea_room)
   endif()
   list(FILTER sources EXCLUDE REGEX "/simd/")
   add_library(${target} OBJECT ${sources})
-  # The guarded sources are a unit of their own: ccache then has the others in
-  # every build.
+  # The guarded sources form their own unit, so that ccache has the others in every
+  # build.
   if(R_GUARDED)
     list(TRANSFORM R_GUARDED PREPEND ${EA_SOURCE_ROOT}/${R_NAME}/)
     list(REMOVE_ITEM sources ${R_GUARDED})
@@ -95,7 +95,7 @@ function(ea_room)
   set(EA_ROOMS ${EA_ROOMS} ${target} CACHE INTERNAL "")
 endfunction()
 
-# ea_simd(ROOM room TARGET name FLAGS ...): the simd/ sources of a room compiled
+# ea_simd(ROOM room TARGET name FLAGS ...): compiles the simd/ sources of a room
 # for one instruction set, in a namespace named after it (macro EA_TARGET).
 function(ea_simd)
   cmake_parse_arguments(S "" "ROOM;TARGET" "FLAGS" ${ARGN})
@@ -124,7 +124,8 @@ function(ea_backends_source file)
   configure_file(${EA_SOURCE_ROOT}/kernels/backends.cpp.in ${file} @ONLY)
 endfunction()
 
-# ea_backends(names...): the backends of the extension.
+# ea_backends(names...): compiles the function that registers the extension's
+# backends.
 function(ea_backends)
   ea_backends_source(${CMAKE_BINARY_DIR}/backends.cpp ${ARGN})
   add_library(ea_backends OBJECT ${CMAKE_BINARY_DIR}/backends.cpp)
@@ -134,8 +135,8 @@ function(ea_backends)
                          ${EA_SANITIZE_OPTIONS})
 endfunction()
 
-# ea_package(target folder): the extension as _core in a folder with links to
-# the package's Python files, for PYTHONPATH=FOLDER/.. beside other builds.
+# ea_package(target folder): builds the extension as _core in a folder with links to
+# the package's Python files, for PYTHONPATH=FOLDER/.. next to other builds.
 function(ea_package target folder)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME _core
     BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN"

@@ -99,7 +99,7 @@ def fingerprint(rows) -> str:
 
 
 def test_same_rows_on_every_python_version(halves):
-    """The fingerprints are written down: a change of any row is a change of data."""
+    """The fingerprints are fixed: changing any row changes the data set."""
     assert fingerprint(halves["train"]) == "9f62169b0ff2bf58"
     assert fingerprint(halves["dev"]) == "9fdb001b08aa4f20"
 

@@ -40,7 +40,7 @@ def give_gradients(
 @pytest.mark.parametrize("name", ["Adam", "AdamW", "RAdam"])
 def test_steps_of_a_parameter_are_those_that_updated_it(name: str) -> None:
     torch = pytest.importorskip("torch")
-    ours = tensors()[:3]  # always, late, and frozen at first
+    ours = tensors()[:3]  # updated from step 0, from 12 (no gradient), from 9 (frozen)
     theirs = [torch.nn.Parameter(torch.from_numpy(np.array(p.numpy()))) for p in ours]
     optimizer = getattr(optim, name)(ours, lr=0.01)
     reference = getattr(torch.optim, name)(theirs, lr=0.01)
@@ -54,7 +54,7 @@ def test_steps_of_a_parameter_are_those_that_updated_it(name: str) -> None:
         for mine, his, value in zip(ours, theirs, values, strict=True):
             skipped = mine.grad is None or not mine.requires_grad
             his.grad = None if skipped else torch.from_numpy(value.copy())
-        if step == 15:  # the numbers of steps are part of the state
+        if step == 15:  # the state includes the step counts
             state = optimizer.state_dict()
             assert state["missed"].tolist() == [0, 12, 9]
             optimizer = getattr(optim, name)(ours, lr=0.01)
@@ -133,7 +133,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("stop", [3, 7])  # before RAdam rectifies, and after
+@pytest.mark.parametrize("stop", [3, 7])  # before and after RAdam rectifies
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_restored_optimizer_goes_on_bit_for_bit(

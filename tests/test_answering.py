@@ -28,7 +28,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def by_hand(answer: Any, longest: int = 15) -> list[tuple[float, int, int]]:
-    """(probability, first and last character) of every span of one window."""
+    """Returns (probability, first, last character) of every span of one window."""
     encoded = answer.tokenizer(
         QUESTION, CONTEXT, return_tensors="np", return_offsets_mapping=True
     )
@@ -71,7 +71,7 @@ def test_the_most_probable_spans(answer: Any):
 
 
 def test_many_questions_in_windows(answer: Any):
-    """A list gives what each gives alone, and windows give characters of the whole."""
+    """Lists give each question's answer; positions count in the whole text."""
     paragraphs = document(5)["data"][0]["paragraphs"]
     rows = [
         {"question": one["question"], "context": each["context"]}

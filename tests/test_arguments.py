@@ -16,12 +16,12 @@ from evolving_attention.training.refused_arguments import REFUSED
 
 # Fields whose default differs from transformers' on purpose.
 OUR_OWN_DEFAULTS = {
-    "train_sampling_strategy",  # packed batches of like length
+    "train_sampling_strategy",  # packed batches of similar length
     "output_dir",  # theirs becomes trainer_output later
     "lr_scheduler_kwargs",
     "report_to",
     "warmup_ratio",
-    "remove_unused_columns",  # collators of one's own may read any column
+    "remove_unused_columns",  # custom collators may read any column
 }
 
 

@@ -1,4 +1,4 @@
-"""The contract of every evolve kind: a kind is tested by being registered.
+"""Contract tests of every evolve kind: registering a kind adds it to the tests.
 
 The settings come from the options the core declares (``helpers_models.settings``), so
 a new kind, or a new option of one, needs no new test here.
@@ -36,7 +36,7 @@ one_per_kind = pytest.mark.parametrize(
 
 
 def plain(setting):
-    """The options as config.json may hold them: what is None is left out."""
+    """Returns the options as config.json holds them, without those that are None."""
     return {name: value for name, value in setting.items() if value is not None}
 
 
@@ -168,9 +168,10 @@ def test_a_vanilla_checkpoint_gains_exactly_the_parameters_of_the_kind(
 
 
 def starts_plain(param):
-    """Whether the first layer is L = S.
+    """Returns whether the first layer computes L = S.
 
-    A decoder's convolution without skip needs no previous map: its first layer has it.
+    Without a skip, a decoder's convolution needs no previous map, so that the first
+    layer convolves too.
     """
     setting = param.values[0]
     return setting["kind"] != "evolving_causal" or setting["alpha"] > 0
@@ -204,7 +205,7 @@ def test_one_layer_equals_the_base_model(setting):
 
 
 def zero_settings():
-    """Kinds with weights of parts, which may differ by layer: all of them 0."""
+    """Yields settings with all per-layer weights 0, for the kinds that have any."""
     for kind, description in KINDS.items():
         weights = [o for o in description["options"] if o["per_layer"]]
         if weights:
@@ -225,7 +226,7 @@ def test_weights_of_zero_equal_vanilla_bit_for_bit(setting, dtype):
         "output_hidden_states": True,
     }
     results = []
-    for each in (base, model):  # with dropout: the same draws, too
+    for each in (base, model):  # dropout draws the same mask in both
         ea.manual_seed(3)
         results.append(run(each, **inputs))
     for first, second in zip(*results, strict=True):

@@ -51,7 +51,7 @@ def name_of(slot):
 
 
 def accepted():
-    """Every combination that the core's constructor takes."""
+    """Yields every combination of slots that the core's constructor accepts."""
     for score, scope, bias, evolve in itertools.product(
         SCORES, SCOPES, BIASES, EVOLVES
     ):
@@ -73,7 +73,7 @@ def offsets_of(lengths):
 
 
 class Chain:
-    """Three attention layers whose maps feed one another."""
+    """Three attention layers, each fed with the map of the previous one."""
 
     def __init__(self, spec, dtype="float64", seed=1, **sizes):
         ea.manual_seed(seed)
@@ -90,7 +90,7 @@ class Chain:
             )
             made.initialize({name for name, _ in made.named_parameters()})
             for name, tensor in made.named_parameters():
-                if name.endswith("bias"):  # 0 is where ReLU has no slope
+                if name.endswith("bias"):  # ReLU has no derivative at 0
                     tensor.copy_(rng.normal(0.0, 0.3, tensor.shape))
             self.layers.append(made)
 
@@ -134,12 +134,12 @@ def test_contract(spec):
     (out * ea.Tensor(weights)).sum().backward()
     assert np.isfinite(np.asarray(out)).all()
 
-    # sequences do not see one another: each alone gives its own rows
+    # sequences are independent: each alone gives the same rows
     parts = np.split(np.asarray(x.detach()), np.cumsum(LENGTHS)[:-1])
     alone = [np.asarray(chain(ea.Tensor(part), (len(part),))) for part in parts]
     assert np.allclose(np.concatenate(alone), np.asarray(out), atol=1e-12)
 
-    # gradients are slopes, of the input and of every parameter
+    # gradients of the input and of every parameter equal finite differences
     def loss():
         with ea.no_grad():
             return float((np.asarray(chain(x, LENGTHS)) * weights).sum())
@@ -232,7 +232,7 @@ def test_keys_and_values_may_have_other_widths(fused):
 
 
 def test_a_chain_restarts_where_maps_change():
-    """Another number of heads, or other sequences: L = S, as in a first layer."""
+    """With another head count or other sequences, L = S as in a first layer."""
     spec = ea.attention.Spec(evolve=ea.attention.Evolving(0.3, 0.4))
     x, packing = ea.Tensor(rows((4,))), ea.functional.Packing(2, [0, 4])
     first = Chain(spec).layers[0].forward(x, packing)

@@ -1,4 +1,4 @@
-"""The mean of checkpoints: numbers, files and what is refused."""
+"""Averages of checkpoints: values, files and refused inputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def folders(root: Path, count: int) -> list[Path]:
-    """Models that differ in their weights."""
+    """Saves ``count`` models with different weights; returns their folders."""
     made = []
     for seed in range(count):
         folder = root / f"model-{seed}"

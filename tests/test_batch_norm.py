@@ -1,4 +1,4 @@
-"""Batch norm's state: buffers that are saved and loaded, and no optimizer touches."""
+"""Batch norm's state: buffers that are saved and loaded, but not optimized."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROWS = np.random.default_rng(0).normal(3.0, 2.0, (64, 6))
 
 
 class Normed(PreTrainedModel):
-    """A model of one batch norm, with the base class's saving and loading."""
+    """A model with one batch norm, saved and loaded by the base class."""
 
     config_class = ea.BertConfig
     head = "base"
@@ -38,7 +38,7 @@ class Normed(PreTrainedModel):
 
 
 def normed(dtype: str = "float32") -> Normed:
-    """One that has seen some batches."""
+    """Returns a model after three training batches."""
     model = Normed(ea.BertConfig(), dtype)
     for _ in range(3):
         model.run()
@@ -73,7 +73,7 @@ def test_training_moves_them_and_evaluation_reads_them(dtype: str) -> None:
     found = buffers_of(model)
     wide = np.float64 if dtype == "float64" else np.float32
     for array, expected in zip(found.values(), (mean, variance), strict=True):
-        assert array.dtype == wide  # also of bfloat16: their sums are long
+        assert array.dtype == wide  # for bfloat16 models too: their sums are long
         np.testing.assert_allclose(array, expected, rtol=1e-5)
     model.eval()
     y = np.asarray(model.run()).astype(np.float64)
@@ -114,7 +114,7 @@ def test_saved_and_loaded_bit_for_bit(dtype: str, tmp_path: Any) -> None:
     copied = model.copy()
     assert state_of(copied) == state_of(model)
     copied.train().run()
-    assert state_of(copied) != state_of(model)  # a copy has buffers of its own
+    assert state_of(copied) != state_of(model)  # a copy has its own buffers
     for one, two in zip(model.eval().run(), loaded.run(), strict=True):
         assert np.asarray(one).tobytes() == np.asarray(two).tobytes()
 
@@ -142,9 +142,9 @@ def test_statistics_that_are_not_finite_are_not_saved() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
-@pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])  # the last: its square
+@pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])  # 3e38² overflows
 def test_a_batch_that_is_not_finite_does_not_spoil_them(value, dtype: str) -> None:
-    """Training that skips such a step, or stops, goes on from what they were."""
+    """Training that skips such a step, or stops, continues with unchanged buffers."""
     model = normed(dtype)
     before = buffers_of(model)
     spoiled = np.array(ROWS)
@@ -166,7 +166,7 @@ def test_models_without_any_have_none() -> None:
 
 
 def test_a_backward_pass_may_follow_further_training() -> None:
-    """What an evaluation's gradient needs is its own, whatever moves later."""
+    """The gradient of an evaluation uses its own copies, whatever changes later."""
     model = normed("float64").eval()
     gradients = []
     for moved in (False, True):
@@ -184,7 +184,7 @@ def test_a_backward_pass_may_follow_further_training() -> None:
 
 @dataclass(frozen=True)
 class NormedScores(ea.attention.CustomEvolve):
-    """A step with a state of its own: batch norm over the cells of all heads."""
+    """An evolve step with its own state: batch norm over the cells of all heads."""
 
     running: Any
 

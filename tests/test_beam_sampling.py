@@ -1,4 +1,4 @@
-"""Beams that are drawn: the definition with the same numbers, and the distribution."""
+"""Beam sampling: its definition with the same random numbers, its distribution."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIMIT = 8
 
 
 def truncated(log_p, temperature, top_k, top_p):
-    """log p / temperature, -inf where a token cannot be drawn; two stay at least."""
+    """Returns log p / temperature, -inf for excluded tokens; at least two remain."""
     z = log_p / temperature
     if top_k:
         z = np.where(z < np.sort(z)[-max(top_k, 2)], -np.inf, z)
@@ -27,7 +27,7 @@ def truncated(log_p, temperature, top_k, top_p):
 
 
 def definition(model, row, number, num_beams, seed, temperature, top_k, top_p):
-    """(score, target) of one source, best first: transformers' beam sampling."""
+    """Returns (score, target) pairs, best first, by transformers' beam sampling."""
     running, finished = [(0.0, [1])], []
     for n in range(1, LIMIT + 1):
         log_p = log_probabilities(model, row, [ids for _, ids in running])[:, -1]
@@ -90,7 +90,7 @@ def test_targets_and_scores_are_those_of_the_definition(temperature, top_k, top_
             assert terms == pytest.approx(score, rel=1e-5)
         likely = model.generate(row[None], num_beams=3, max_new_tokens=LIMIT)[0]
         best += expected[0][1] == likely.tolist()
-    assert top_k == 1 or best < len(rows)  # else nothing would have been drawn
+    assert top_k == 1 or best < len(rows)  # otherwise nothing was sampled
 
 
 def test_pairs_are_drawn_without_replacement():

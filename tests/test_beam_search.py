@@ -1,4 +1,4 @@
-"""Beam search: its definition, and all targets where they can be counted."""
+"""Beam search against its definition, and against an enumeration of all targets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PENALTIES = [-0.5, 0.0, 0.6, 1.0, 2.0]
 
 
 def assert_beams(out, n, expected):
-    """Rows n·i … n·i + n − 1 are the best n of expected[i], with these scores."""
+    """Rows n·i … n·i + n − 1 must be the best n of expected[i], with these scores."""
     for i, best in enumerate(expected):
         assert len(best) >= n
         for row, (score, target) in enumerate(best[:n], start=n * i):
@@ -98,7 +98,7 @@ def test_the_length_penalty_of_gnmt(length_penalty, early_stopping):
 
 
 def test_settings_change_targets():
-    """So that the tests above tell them apart."""
+    """The settings give different targets, so the tests above can tell them apart."""
     model = trained("vanilla")
 
     def found(**settings):

@@ -137,7 +137,7 @@ def test_report_needs_its_markers():
 
 
 def test_cola_rows_put_the_stronger_trainer_first():
-    """Grouped by length here; FRONT has the row whichever it is."""
+    """The stronger one groups by length here; FRONT has the row of either."""
     seconds = {"ours vanilla": 1.0, "ours evolving": 1.25}
     seconds |= {"transformers": 2.0, "transformers grouped": 1.5}
     results = {
@@ -175,7 +175,8 @@ def test_inference_rows_put_the_fastest_other_first_and_name_who_is_missing():
 
 
 def test_a_ratio_of_versions_is_that_of_the_signed_ranks():
-    # 0.025 of 2^6 choices of signs is one: the lowest mean of a pair to the highest.
+    # 2.5 % of the 2^6 choices of signs is one choice: the interval runs from the lowest
+    # mean of a pair to the highest.
     found = versions.interval([1.0, 1.1, 1.2, 1.3, 1.4, 9.0])
     assert found["low"] == pytest.approx(1)
     assert found["high"] == pytest.approx(9)
@@ -246,7 +247,7 @@ def test_real_lengths_are_padded_to_the_longest_of_each_batch():
 
 
 def test_lengths_keep_each_order_when_it_is_timed(tmp_path, monkeypatch, capsys):
-    """A run that is cut short after one order leaves a record the report can read."""
+    """A run interrupted after one order leaves a record that the report can read."""
     files = []
 
     def cut_short(shape, dtype, sets, *, keep, **settings):
@@ -380,7 +381,7 @@ def test_what_is_measured_is_seen_after_each_round():
 
 
 def test_the_dearest_odd_size_is_found():
-    """Against the sizes next to it and no others."""
+    """An odd size is compared only with the sizes next to it."""
 
     def point(length: int, seconds: float) -> dict:
         one = {kind: {"median_s": seconds} for kind in growth.KINDS}
@@ -389,8 +390,8 @@ def test_the_dearest_odd_size_is_found():
     points = [point(63, 6.3), point(64, 6.4), point(65, 13.0), point(127, 99.0)]
     assert growth.odd_cost("length", points) == pytest.approx(2.0)
     assert growth.odd_cost("length", points[3:]) is None
-    # What every step costs, however small, is no fault of size 1; a size that is
-    # dearer than the next is.
+    # The fixed cost of a step does not count against size 1; costing more than the
+    # next size does.
     assert growth.odd_cost("length", [point(1, 3.0), point(2, 4.0)]) == 0.75
     assert growth.odd_cost("length", [point(63, 8.0), point(64, 6.4)]) == 1.25
 
@@ -420,7 +421,7 @@ def test_growth_is_drawn_from_its_record(tmp_path):
 def test_a_held_run_starts_again_unless_every_library_is_held(monkeypatch):
     started = []
     monkeypatch.setattr(isa.os, "execve", lambda *all: started.append(all[1:]))
-    monkeypatch.setenv("EA_MAX_ISA", "avx2")  # ours alone is not enough
+    monkeypatch.setenv("EA_MAX_ISA", "avx2")  # our own limit is not enough
     for name in set(isa.AVX2) - {"EA_MAX_ISA"}:
         monkeypatch.delenv(name, raising=False)
     isa.hold("t5", None, [])
@@ -467,7 +468,7 @@ def test_the_option_holds_the_benchmark(peers, monkeypatch, name):
 
 @pytest.fixture(scope="module")
 def peers():
-    """The peer's module, where PyTorch is installed."""
+    """The module of the BERT peer; skips without PyTorch."""
     pytest.importorskip("torch", reason="needs torch")
     from benchmarks.peers import torch_bert
 
@@ -514,7 +515,7 @@ def test_peer_is_hugging_faces_bert(peers):
     state = {k: v for k, v in theirs.state_dict().items() if "position_ids" not in k}
     ids, labels = torch.randint(0, 20, (4, 7)), torch.tensor([0, 1, 2, 0])
     expected = theirs(ids, labels=labels).loss.item()
-    for alpha in (None, 0.0):  # 0 and 0 is the vanilla model
+    for alpha in (None, 0.0):  # alpha = beta = 0 is the vanilla model
         ours = (
             peers.BertClassifier(replace(shape, alpha=alpha, beta=0.0)).double().eval()
         )
@@ -523,7 +524,7 @@ def test_peer_is_hugging_faces_bert(peers):
 
 
 def test_the_peer_with_products_of_onednn():
-    """Its layers have the results and gradients of PyTorch's own."""
+    """The oneDNN layers have the results and gradients of PyTorch's own."""
     torch = pytest.importorskip("torch")
     from benchmarks.peers.torch_linear import OneDnnLinear, with_onednn
 

@@ -1,4 +1,4 @@
-"""Benchmarks of pictures over seeds: what is chosen, compared, and shared by arms."""
+"""Image benchmarks over seeds: chosen scores, comparisons, what arms share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_validation_chooses_the_update_within_the_seconds() -> None:
     }
     assert curves.chosen(curve, "test_accuracy") == 0.3
     assert curves.chosen(curve, "test_accuracy", 2.5) == 0.2
-    assert curves.chosen(curve, "test_accuracy", 0.5) == 0.1  # the first at least
+    assert curves.chosen(curve, "test_accuracy", 0.5) == 0.1  # at least one epoch
 
 
 def test_pairs_are_compared_over_the_seeds_of_both() -> None:
@@ -35,7 +35,7 @@ def test_pairs_are_compared_over_the_seeds_of_both() -> None:
     lines = seeds.rows("of a test", by_arm, values, [("ours", "base")])
     assert lines[0] == "| of a test | runs | x |"
     assert lines[2] == "| base | 3 | 40.0 ± 43.6 |"
-    mean, half = 15.0, 12.7062 * 5.0  # Student's t of one degree of freedom
+    mean, half = 15.0, 12.7062 * 5.0  # Student's t for one degree of freedom
     low, high = mean - half, mean + half
     assert lines[4] == f"| ours − base | 2 | +15.0 ({low:+.1f} to {high:+.1f}) |"
 
@@ -69,7 +69,7 @@ def test_digits_are_drawn_once_each_in_the_shares_of_their_classes() -> None:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Twelve pictures of two classes to train on, four to test, in the tar's form."""
+    """A tar like the real one: 12 training and 4 test pictures of two classes."""
     image = pytest.importorskip("PIL.Image", reason="needs Pillow")
     rng = np.random.default_rng(0)
     with tarfile.open(tmp_path / "pictures.tar.gz", "w:gz") as packed:
@@ -116,7 +116,7 @@ def test_arms_of_cifar_see_the_same_pictures(file: Path) -> None:
         found, same = (one.gather(range(4))["pixel_values"] for one in (part, other))
         assert np.array_equal(found, same)
     once, twice = (first[0].gather(range(4))["pixel_values"] for _ in range(2))
-    assert not np.array_equal(once, twice)  # every pass has its own changes
+    assert not np.array_equal(once, twice)  # each pass draws new augmentations
     assert np.array_equal(*(first[2].gather([0])["pixel_values"] for _ in range(2)))
 
 

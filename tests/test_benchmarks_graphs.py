@@ -1,4 +1,4 @@
-"""Benchmarks of graphs: what a run over seeds counts, and sides that agree."""
+"""Graph benchmarks: scores of runs over seeds, and sides that agree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks import cora
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A graph of two groups in the form of cora.npz."""
+    """A graph of two groups in the format of cora.npz."""
     rng, nodes = np.random.default_rng(0), 1_600
     y = np.arange(nodes) % 2
     path = tmp_path / "cora.npz"
@@ -45,7 +45,7 @@ def test_the_score_is_that_which_validation_chooses() -> None:
         val_accuracy=[0.5, 0.7, 0.8, 0.7],
         test_accuracy=[0.1, 0.2, 0.3, 0.4],
     )
-    # The third is better by accuracy alone, the fourth by loss alone.
+    # The third epoch is better only in accuracy, the fourth only in loss.
     assert cora.chosen(one, "test_accuracy") == 0.2
     assert cora.chosen(one, "test_accuracy", seconds=1.5) == 0.1
     better = {**one, "val_accuracy": [0.5, 0.7, 0.8, 0.8]}

@@ -1,4 +1,4 @@
-"""Benchmarks of images: the peers compute what we compute; what a run says."""
+"""Image benchmarks: peers with our results, records of runs, training input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.rows import rows_of
 
 
 def shaken(model: Any) -> dict[str, np.ndarray]:
-    """The model's weights, none of which are left at 0 or 1."""
+    """Perturbs the weights, so that none stays at 0 or 1; returns them."""
     rng = np.random.default_rng(1)
     state = {}
     for name, value in model.state_dict().items():

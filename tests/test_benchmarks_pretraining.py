@@ -1,4 +1,4 @@
-"""Benchmarks of pre-training: both sides compute one loss; curves over seeds."""
+"""Pre-training benchmarks: both sides have the same loss; curves over seeds."""
 
 from __future__ import annotations
 

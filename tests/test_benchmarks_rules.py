@@ -1,4 +1,4 @@
-"""What keeps a benchmark's record out of the README, and how the sides take turns."""
+"""Rules that keep a benchmark record out of the README; the order of the sides."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def side(median: float, spread: float = 0.02) -> dict[str, float]:
 
 
 def record(ours: float = 2.0, spread: float = 0.02, date="2026-01-02", **machine):
-    """A record of the training step, made under the rules."""
+    """Returns a record of the training step that follows the rules."""
     base = {"cpu": "A CPU", "cores": 2, "threads": 2, "isa": ["avx2"]}
     base |= {"gemm_gflops": {"torch": 170.4}, "commit": "abc1234"}
     base |= {"load_at_start": 0.2, "clean": True}
@@ -64,7 +64,7 @@ def test_records_from_before_the_rule_stay() -> None:
 
 @pytest.fixture
 def pages(tmp_path):
-    """Write records, run the report; the texts of README and page."""
+    """Writes records and runs the report; returns the texts of README and page."""
 
     def made(*records):
         results = tmp_path / "results"
@@ -160,7 +160,7 @@ def test_the_commit_and_whether_it_is_clean(repository) -> None:
     assert git(repository, "rev-parse", "HEAD").startswith(name)
     results = repository / "benchmarks" / "results"
     results.mkdir()
-    (results / "new.json").write_text("{}")  # what a run before this one wrote
+    (results / "new.json").write_text("{}")  # written by an earlier run
     (repository / "README.md").write_text("2\n")
     assert rules.commit() == (name, True)
     (repository / "src" / "new.cpp").write_text("1\n")

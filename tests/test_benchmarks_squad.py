@@ -1,4 +1,4 @@
-"""Benchmark of question answering: articles are kept apart, questions are paired."""
+"""Question answering benchmark: separate articles per split, paired questions."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ SHAPE = ("hidden_size", "num_blocks", "dropout", "n_epochs", "model_options")
 
 
 def one_run(arm: str, turn: int, score: float, **changed: object) -> timeseries.Run:
-    """A record; turn 0 and below: the archive's split with the seed 1 - turn."""
+    """Returns a record; turn <= 0 is the archive's split with the seed 1 - turn."""
     return {
         "dataset": "JapaneseVowels",
         "arm": arm,
@@ -100,9 +100,9 @@ def test_the_longer_runs_have_the_seconds_of_evolving_ones() -> None:
         one_run(arm, 0, 98.0, cpu_seconds=seconds)
         for arm, seconds in (("ea-dc-t", 3.0), ("dc-t", 2.0))
     ]
-    assert timeseries.longer_epochs(runs, "JapaneseVowels") == 90  # of 60
+    assert timeseries.longer_epochs(runs, "JapaneseVowels") == 90  # instead of 60
     runs.append(one_run(LONGER, 0, 98.0, options={"n_epochs": 77}))
-    assert timeseries.longer_epochs(runs, "JapaneseVowels") == 77  # as it began
+    assert timeseries.longer_epochs(runs, "JapaneseVowels") == 77  # as recorded
     options = SimpleNamespace(arms=list(ARMS), seeds=2, resamples=1)
     order = [(one["resample"], one["arm"]) for one in timeseries.wanted(options)]
     assert order.index((0, LONGER)) > max(
@@ -155,7 +155,7 @@ def test_every_run_is_kept_and_not_repeated(tiny, tmp_path, capsys) -> None:
     assert by_arm["dc-t"]["train"] == 67
     assert by_arm["dc-t"]["cpu"] == harness.cpu_model()[0]
 
-    record["runs"][1]["score"] = 12.5  # the file is what counts, not a new run
+    record["runs"][1]["score"] = 12.5  # results come from the file, not from a new run
     result.write_text(json.dumps(record))
     timeseries.main([*words, "--result", str(result)])
     assert "| dc-t | 12.50 | 1 |" in capsys.readouterr().out
@@ -197,7 +197,7 @@ def test_the_table_has_both_kinds_of_runs() -> None:
         one_run("dc-t", 0, 98.0),
         one_run("dc-t", -1, 98.0),
         one_run("1nn-dtw", 0, 95.0),
-        # on another machine: the seconds of a fit are the archive's alone
+        # from another machine: only the archive's split counts for seconds per fit
         one_run("ea-dc-t", 1, 97.0, parameters=1234, cpu_seconds=9.0),
         one_run("dc-t", 1, 98.0),
     ]
@@ -207,14 +207,14 @@ def test_the_table_has_both_kinds_of_runs() -> None:
         "| dc-t | 98.00 ± 0.00 | 2 | +0.50 (-5.85 to +6.85) | 98.00 | 1 "
         "| -1.00 |  | 2.0 s |" in lines
     )
-    # it draws nothing: its one run stands for every seed
+    # 1nn-dtw draws no random numbers: its one run counts for every seed
     dtw = next(line for line in lines if line.startswith("| 1nn-dtw"))
     assert dtw.startswith("| 1nn-dtw | 95.00 ± 0.00 | 2 | +3.50 (")
     assert "| EA-DC-T (paper), published | 98.50 |" in lines[-5]
 
 
 def test_equal_means_share_a_rank() -> None:
-    sums = {"ea-dc-t": 98.0, "dc-t": float(np.nextafter(98.0, 99))}  # of other sums
+    sums = {"ea-dc-t": 98.0, "dc-t": float(np.nextafter(98.0, 99))}  # other rounding
     runs = [one_run(arm, 0, mean) for arm, mean in sums.items()]
     runs += [one_run(arm, 0, 90.0, dataset="GunPoint") for arm in sums]
     assert timeseries.over_datasets(runs) == [
@@ -240,7 +240,7 @@ def test_the_page_is_the_records(tmp_path, monkeypatch) -> None:
 
 
 def test_the_search_gives_all_models_one_shape(tmp_path, monkeypatch) -> None:
-    """Stand-in fits: wider is better, more blocks are worse."""
+    """Uses fake fits, in which wider is better and more blocks are worse."""
     done = []
 
     def fit(data, shape, model, split):
@@ -264,7 +264,7 @@ def test_the_search_gives_all_models_one_shape(tmp_path, monkeypatch) -> None:
     tried = {json.dumps(shape) for shape, _, _ in done}
     assert count == len(tried) * len(MODELS) * timeseries_search.SPLITS
     assert timeseries_search.search("JapaneseVowels", result, 1)[0] == best
-    assert len(done) == count  # all from the file
+    assert len(done) == count  # all read from the file
 
 
 def test_the_chosen_shape_is_that_of_the_search(monkeypatch) -> None:

@@ -1,6 +1,6 @@
 """bfloat16 against float32: logits, losses, gradients and fine-tuning, within bounds.
 
-The bounds are those of docs/numerics.md; both models hold the same weights but for
+The bounds are those of docs/numerics.md. Both models have the same weights, apart from
 rounding.
 """
 
@@ -18,10 +18,10 @@ from test_trainer_core import make_trainer, tiny_bert
 
 import evolving_attention as ea
 
-# relative error of logits, of all gradients together, and absolute error of the loss
+# relative errors of the logits and of all gradients together; absolute loss error
 RANDOM = {"logits": 0.1, "gradient": 0.15, "loss": 0.03}
 PRETRAINED = {"logits": 0.03, "gradient": 0.02, "loss": 0.001}
-STEP_LOSS, FINAL_LOSS = 0.06, 0.02  # of a fine-tuning run: every step, and the end
+STEP_LOSS, FINAL_LOSS = 0.06, 0.02  # fine-tuning: at every step, at the end
 SETTINGS = {
     "vanilla": None,
     "evolving": ea.attention.Evolving(alpha=0.3, beta=0.2),
@@ -42,7 +42,7 @@ TEXTS = [
 
 
 def outputs(model: Any, inputs: dict[str, Any]) -> tuple[np.ndarray, float, np.ndarray]:
-    """(logits, loss, all gradients in a row), in float64."""
+    """Returns (logits, loss, all gradients in one vector) in float64."""
     out = model.train()(**inputs)
     out.loss.backward()
     gradients = [
@@ -58,7 +58,7 @@ def relative(found: np.ndarray, exact: np.ndarray) -> float:
 
 
 def check(model: Any, inputs: dict[str, Any], bounds: dict[str, float]) -> None:
-    """Hold the model in bfloat16 against itself in float32."""
+    """Compares the model in bfloat16 with itself in float32."""
     exact = outputs(model.copy("float32"), inputs)
     found = outputs(model.copy("bfloat16"), inputs)
     errors = {
@@ -67,7 +67,7 @@ def check(model: Any, inputs: dict[str, Any], bounds: dict[str, float]) -> None:
         "gradient": relative(found[2], exact[2]),
     }
     assert all(errors[name] <= bound for name, bound in bounds.items()), errors
-    assert errors["logits"] > 0  # it is bfloat16
+    assert errors["logits"] > 0  # the model did run in bfloat16
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
@@ -92,7 +92,7 @@ def test_a_random_model(name: str, kind: str) -> None:
 
 
 def minilm_classifier(minilm: Path, kind: str, **options: Any) -> tuple[Any, Any]:
-    """(model, rows of TEXTS), the same for every call."""
+    """Returns (model, rows of TEXTS), the same in every call."""
     ea.manual_seed(1)
     tokenizer = ea.AutoTokenizer.from_pretrained(str(minilm))
     model = ea.AutoModelForSequenceClassification.from_pretrained(
@@ -117,7 +117,7 @@ def test_a_real_checkpoint(minilm: Path, kind: str) -> None:
 
 
 def compare_runs(folder: Path, model: Any, rows: Any, **options: Any) -> None:
-    """Fine-tune in both types: the same losses on the way, and at the end."""
+    """Fine-tunes in both types; compares the losses of every step and at the end."""
     steps, ends = [], []
     for dtype in ("float32", "bfloat16"):
         trainer = make_trainer(

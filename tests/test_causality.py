@@ -1,4 +1,4 @@
-"""No target token reads a later one: in every variant, and bit for bit."""
+"""No target token reads a later one, in every variant, bit for bit."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def logits(model, target):
 
 
 def changed_before(model):
-    """Target positions whose results move when a later token changes."""
+    """Returns pairs (i, t): changing target token t changes results at i < t."""
     before = logits(model, TARGET)
     found = set()
     for t in range(1, TARGET.shape[1]):
         target = TARGET.copy()
         target[0, t] = 11
         after = logits(model, target)
-        assert not np.array_equal(after[0][:, t], before[0][:, t])  # it is read at all
+        assert not np.array_equal(after[0][:, t], before[0][:, t])  # t is read at all
         for i in range(t):
             same = (
                 np.array_equal(a[:, i], b[:, i])
@@ -53,7 +53,7 @@ def test_a_later_token_changes_nothing_before_it(variant, dtype, fused):
 
 @every_variant
 def test_gradients_of_a_position_reach_no_later_token(variant):
-    """Tables of their own, so that a row's gradient comes from one target token."""
+    """With separate tables, a row's gradient comes from one target token."""
     own = {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False}
     model = tiny(variant, dtype="float64", **{**own, "decoder_vocab_size": 26})
     labels = np.full(TARGET.shape, -100)
@@ -71,7 +71,7 @@ def test_gradients_of_a_position_reach_no_later_token(variant):
 
 @pytest.mark.parametrize("size", [3, 5])
 def test_the_literal_cross_attention_is_caught(size):
-    """The test above fails where it should: the paper's text leaks later tokens."""
+    """The test above can fail: read literally, the paper leaks later tokens."""
     literal = Causal(0.0, 0.4, size, "key_literal")
     model = tiny("vanilla", cross_attention=literal).eval()
     reach = size // 2

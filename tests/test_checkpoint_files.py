@@ -1,4 +1,4 @@
-"""Model folders: formats, shards, configs, names of files, and names of tensors."""
+"""Model folders: formats, shards, configs, file names and tensor names."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_wrong_safetensors_are_errors(data: bytes) -> None:
 
 
 def test_truncations_and_flips_of_safetensors(tmp_path: Path) -> None:
-    """A flip gives an error, or what the library itself reads from the same bytes."""
+    """Flipped bits give an error, or what safetensors reads from the same bytes."""
     reference = pytest.importorskip("safetensors.numpy")
     arrays = {"a": np.arange(4, dtype=np.float32), "b": np.array([[1, 2]], np.int64)}
     save_safetensors(tmp_path, arrays)
@@ -173,7 +173,7 @@ def test_truncations_and_flips_of_safetensors(tmp_path: Path) -> None:
                     found = read_safetensors(file)
             except CheckpointError:
                 continue
-            assert place is not None  # no truncation is ever taken for a file
+            assert place is not None  # no truncated file is accepted
             if not tf.same(found, arrays):
                 expected = reference.load(raw)
                 assert tf.same(dict(sorted(expected.items())), found)
@@ -206,7 +206,7 @@ def test_the_real_minilm(minilm: Path) -> None:
 def test_the_real_rxnfp_folder(rxnfp: Path) -> None:
     found = load_folder(rxnfp)
     assert found.files == ("pytorch_model.bin",)
-    assert "model_type" not in found.config  # it is older than the key
+    assert "model_type" not in found.config  # the file is older than this key
     assert found.model_type == "bert"
     assert load_folder(rxnfp.parent / "bert_ft_10k_25s").model_type == "bert"
 
@@ -489,7 +489,7 @@ def test_only_regular_files_are_opened(
     extra = {"pytorch_model__bin__index__json": index} if name == "shard.bin" else {}
     root = folder(tmp_path / "model", **extra)
     (root / name).unlink(missing_ok=True)
-    monkeypatch.chdir(root)  # the name of a socket may not be long
+    monkeypatch.chdir(root)  # socket paths are limited in length
     make(Path(name), secret)
     with pytest.raises(CheckpointError, match=r"link|regular|cannot be opened"):
         load_folder(root)

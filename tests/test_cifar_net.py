@@ -1,4 +1,4 @@
-"""Nets of small images: numbers, places of attention, training, and mistakes."""
+"""Networks for small images: parameters, attention sites, training, mistakes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SMALL = {
 
 
 def counted(config: Any) -> int:
-    """Numbers of a net, from its description alone."""
+    """Returns the number of parameters, from the config alone."""
     found = (
         9 * config.num_channels * config.hidden_sizes[0] + 2 * config.hidden_sizes[0]
     )
@@ -40,7 +40,7 @@ def counted(config: Any) -> int:
         side = config.image_size >> stage
         for i in range(depth):
             if i:
-                found += (i + 1) * w * w + 2 * w  # reads all earlier ones
+                found += (i + 1) * w * w + 2 * w  # reads all earlier blocks
             inner = int(config.feed_forward_ratio * w)
             found += 2 * (2 * w * inner + 2 * inner + 2 * w)
             half = w // 2
@@ -82,7 +82,7 @@ def test_a_net_has_the_numbers_of_its_description(options: dict[str, Any]) -> No
 
 def test_the_papers_sizes_are_the_defaults() -> None:
     config = ea.CifarNetConfig(num_labels=10)
-    assert counted(config) == 10_213_322  # test_model_names.py: of the model
+    assert counted(config) == 10_213_322  # test_model_names.py counts the model's
     assert config.num_hidden_layers == 6
     assert counted(ea.CifarNetConfig(num_labels=10, attention_side=0)) == 12_906_506
 
@@ -206,7 +206,7 @@ def test_other_sizes_of_images_are_refused_by_nets() -> None:
 
 
 def test_operations_by_hand() -> None:
-    """Two blocks of 16 pixels with two heads, a key and a value of each head."""
+    """Two blocks of 16 pixels, with two heads of key and value width 1."""
     config = ea.CifarNetConfig(**SMALL, attention=EVOLVING)
     wide = 3 * 4 * 9 * 64 + 4 * 4 * 9 * 64 + 2 * 4 * 2 * 64  # stem; block of 64 pixels
     widened, gathered = 8 * 6 * 16, 12 * 6 * 16
@@ -215,7 +215,7 @@ def test_operations_by_hand() -> None:
     maps, positions = 16 * 16 * (2 + 2), 16 * 2 * (7 + 7)
     convolutions = 2.0 * (wide + widened + gathered + 2 * block + 6 * 5)
     attention = 2.0 * 2 * (projections + output + maps + positions)
-    map_conv = 2.0 * 16 * 16 * 2 * 2 * 9  # of the second map of the chain
+    map_conv = 2.0 * 16 * 16 * 2 * 2 * 9  # only the second map of the chain
     assert cifar_net_flops(config) == {
         "convolutions": convolutions,
         "attention": attention,

@@ -50,7 +50,7 @@ def test_a_checkpoint_gains_the_head_and_keeps_its_width(family, tmp_path):
     assert {name.split(".")[0] for name in wide.load_report.new} == {"classifier"}
     wide.save_pretrained(folder)
     saved = json.loads((folder / "config.json").read_text())
-    assert saved["model_type"] == f"evolving_{family.lower()}"  # others lack the layer
+    assert saved["model_type"] == f"evolving_{family.lower()}"  # others do not have it
     again = ea.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     assert again.config.classifier_hidden_size == 9
     assert again.load_report.new == []
@@ -100,7 +100,7 @@ def test_series_keep_it(task, head, outputs, tmp_path):
 
 
 def test_the_head_of_series_is_what_it_says():
-    """Of the mean z of GELU(h): y = V ReLU(W z + b) + c."""
+    """y = V ReLU(W z + b) + c, where z is the mean of GELU(h)."""
     model = helpers_series.tiny(classifier_hidden_size=7, pooling="mean").eval()
     body = helpers_series.tiny("EADCTransformerModel").eval()
     own = model.state_dict()

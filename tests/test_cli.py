@@ -29,7 +29,7 @@ from evolving_attention.training.arguments import TrainingArguments
 
 @dataclasses.dataclass
 class Sample:
-    """Fields of every kind an option can have."""
+    """One field for each kind of option."""
 
     name: str = "x"
     count: int = 3
@@ -44,7 +44,7 @@ class Sample:
 
 
 def parsed(*words):
-    """What the command line gave, by typer; usage errors raise SystemExit(2)."""
+    """Returns the options that typer parsed; usage errors raise SystemExit(2)."""
     seen = {}
     main = build_app(Fields([(Sample, "Sample")]), seen.update, help="A test.")
     with pytest.raises(SystemExit) as left:
@@ -268,7 +268,7 @@ def test_grids_of_the_papers():
     }
     grid = paper_settings.GRIDS["evolving-glue"]
     for rows in paper_settings.FAMILIES.values():
-        for row in rows.values():  # what was chosen lies in the grid
+        for row in rows.values():  # the chosen values are in the grid
             assert row.learning_rate in grid["learning_rate"]
             assert row.batch_size in grid["per_device_train_batch_size"]
             assert row.epochs in grid["num_train_epochs"]

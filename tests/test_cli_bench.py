@@ -1,4 +1,4 @@
-"""The bench command and the profile: shares add up, errors are typed, JSON is whole."""
+"""The bench command and the profile: shares add up, typed errors, complete JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evolving_attention.cli import bench_steps as steps
 
 
 def run_bench(*words, **variables):
-    """The command in a process of its own: (exit code, stdout, stderr)."""
+    """Runs the command in its own process; returns (exit code, stdout, stderr)."""
     done = subprocess.run(
         [sys.executable, "-m", "evolving_attention", "bench", *words],
         capture_output=True,
@@ -84,7 +84,7 @@ def test_matrix_flops_of_a_model_counted_by_hand():
     assert found["dense"] == 2 * (2 * 5 * (4 * 16 + 32 + 32) + 2 * (16 + 12))
     # per layer and pair of tokens: width products for scores, as many for context
     assert found["attention"] == 2 * (2 * (9 + 4) * 2 * 4)
-    # the second layer only: heads x heads x 3 x 3 for each of the pairs
+    # the second layer only: heads x heads x 3 x 3 for each pair
     assert found["map_conv"] == 2 * (9 + 4) * 2 * 2 * 9
     assert found["total"] == sum(found[k] for k in ("dense", "attention", "map_conv"))
     trained = profiling.matrix_flops([3, 2], kernel_size=3, training=True, **sizes)
@@ -113,7 +113,7 @@ def test_shares_of_a_profile():
 
 
 def test_the_profile_knows_the_registrys_names():
-    """A renamed kernel, and a new one of these families, must be named here too."""
+    """A renamed or new kernel of these families must be listed in the profile too."""
     from evolving_attention import _core
 
     known = {kernel for kernel, _, _ in _core.kernel_entries()}

@@ -1,7 +1,7 @@
 """``evolving-attention glue`` and ``glue-submit``: from files to files.
 
-The tiny model of helpers_fake_model takes the model's place: these tests
-are about what the command reads, decides and writes.
+The tiny model of helpers_fake_model replaces the real one: these tests check
+what the command reads, decides and writes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def model(tmp_path):
 
 @pytest.fixture
 def built(monkeypatch):
-    """Runs that were made; a tiny model stands in for the real one."""
+    """The list of runs that were made, with a tiny model instead of the real one."""
     runs = []
 
     def fake_model(self):
@@ -56,7 +56,7 @@ def built(monkeypatch):
 
 @pytest.fixture
 def run(model, built, capsys, tmp_path):
-    """Run the command: (exit code, stdout, stderr)."""
+    """Runs the command; returns (exit code, stdout, stderr)."""
 
     def command(*words, **options):
         options = {
@@ -165,7 +165,7 @@ def test_what_scoring_needs_is_missed_before_anything_is_trained(
     assert not built
     assert not (tmp_path / "out").exists()
     code, _, err = run("--do_train", task_name="cola", data_dir=glue_dir, max_steps=3)
-    assert code == 0, err  # nothing is scored
+    assert code == 0, err  # only scores need the extra
 
 
 def test_results_that_cannot_be_written_are_missed_before_anything_is_loaded(
@@ -335,7 +335,7 @@ def test_columns_are_named_on_the_command_line(run, built, tmp_path, regression)
 
 
 class Hub(list):
-    """A split of a data set of the Hub."""
+    """A split of a Hub data set."""
 
     def __init__(self, rows, **dtypes):
         super().__init__(rows)

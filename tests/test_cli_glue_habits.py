@@ -42,7 +42,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run the command on files of its own: (exit code, stdout, stderr)."""
+    """Runs the command on its own files; returns (exit code, stdout, stderr)."""
     for name, count in (("train", 24), ("dev", 8)):
         lines = [f"a {('good', 'bad')[i % 2]} film, a;{i % 2}" for i in range(count)]
         (tmp_path / f"{name}.csv").write_text("\n".join(["text;label", *lines]) + "\n")
@@ -92,7 +92,7 @@ def test_the_results_are_printed_once(run: Any) -> None:
     assert code == 0, err
     assert json.loads(out)["eval_accuracy"] >= 0
     assert "eval_accuracy" not in err
-    assert "loss" in err  # a short run shows it, by default
+    assert "loss" in err  # a short run logs it by default
     code, out, err = run("--overwrite_output_dir")
     assert (out + err).count("eval_accuracy") == 1
     assert "*****" not in err
@@ -120,7 +120,7 @@ def test_what_is_frozen_stays(
 
 
 def write(folder: Path, name: str, column: str, labels: list[Any]) -> Path:
-    """A file of sentences, in JSON lines, with these values under ``column``."""
+    """Writes a JSON lines file of sentences with these values under ``column``."""
     words = ("good", "bad", "a good", "a bad")
     rows = [
         {"text": f"{words[i % 4]} film", column: value}
@@ -405,7 +405,7 @@ FLAGS = ("seed", "bf16", "output_dir", "eval_strategy", "save_strategy", "delimi
             "a list needs --problem_type multi",
         ),
         ("[evolving] seed = 4 must be odd", "[evolving] --seed 4 must be odd"),
-        # paths, columns, other options and words of the language stay
+        # paths, columns, other options and ordinary words do not change
         ("/a/output_dir/b: the column 'output_dir'", None),
         ("the seed of ddp_seed=3, --output_dir x, output_dir.txt, bf16=yes", None),
     ],

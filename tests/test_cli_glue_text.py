@@ -51,7 +51,7 @@ def t5(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(t5: Path, capsys: Any, tmp_path: Path) -> Any:
-    """Run ``glue`` with the T5: (exit code, stdout, stderr)."""
+    """Runs ``glue`` with the T5; returns (exit code, stdout, stderr)."""
 
     def command(*words: Any) -> tuple[int, str, str]:
         given = ["--model_name_or_path", t5, "--output_dir", tmp_path / "out"]
@@ -87,7 +87,7 @@ def sst2(root: Path) -> Path:
 
 # --- the texts ------------------------------------------------------------------------
 
-PROMPTS = {  # of two texts, as the T5 paper's appendix D has them
+PROMPTS = {  # for the texts A and B, as in appendix D of the T5 paper
     "cola": ("cola sentence: A", {1: "acceptable"}),
     "sst2": ("sst2 sentence: A", {0: "negative"}),
     "mrpc": ("mrpc sentence1: A sentence2: B", {0: "not_equivalent"}),
@@ -163,7 +163,7 @@ def test_train_evaluate_and_predict(run: Any, tmp_path: Path):
 
 
 def test_texts_that_are_no_answer_count_as_wrong(run: Any, tmp_path: Path):
-    """An untrained model says nothing that is a score."""
+    """An untrained model generates no text that is a score."""
     head = "index\tsentence1\tsentence2"
     rows = [f"{i}\t{s}\tthe film" for i, s in enumerate(sentences(9))]
     labelled = [f"{row}\t{i / 2}" for i, row in enumerate(rows)]

@@ -27,7 +27,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(capsys: Any) -> Any:
-    """Run ``graph``: (exit code, stdout, stderr)."""
+    """Runs ``graph``; returns (exit code, stdout, stderr)."""
 
     def command(*words: Any) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as left:
@@ -39,7 +39,7 @@ def run(capsys: Any) -> Any:
 
 
 def arrays() -> dict[str, Any]:
-    """A graph of two groups, its features as compressed rows, and a split."""
+    """Returns a graph of two groups, its features as compressed rows, and a split."""
     rng = np.random.default_rng(0)
     y = np.arange(NODES) % 2
     pairs = rng.integers(0, NODES, (300, 2))
@@ -180,7 +180,7 @@ def test_evaluate_and_predict_read_the_graph_as_train_did(
     ):
         code, _, told = run("evaluate", *model, other)
         assert (code, f"was trained with {trained}" in told) == (2, True), told
-    (out / "reading.json").unlink()  # as earlier versions saved: options as given
+    (out / "reading.json").unlink()  # earlier versions had none: options count as given
     code, again, told = run("evaluate", *model, *words[2:], "--json")
     assert code == 0, told
     assert json.loads(again)["accuracy"] == json.loads(shown)["test_accuracy"]

@@ -38,7 +38,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def run(capfd: Any) -> Any:
-    """Run ``pretrain``: (exit code, stdout, stderr)."""
+    """Runs ``pretrain``; returns (exit code, stdout, stderr)."""
 
     def command(*words: Any) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as left:
@@ -103,7 +103,7 @@ def test_from_text_to_a_folder_that_loads(run: Any, corpus: Path, tmp_path: Path
 def test_the_reported_scores_are_those_of_the_model(
     run: Any, corpus: Path, tmp_path: Path, pairs: bool
 ):
-    """Counted again from all logits of the held-out rows."""
+    """Recomputes the scores from all logits of the held-out rows."""
     out = tmp_path / "out"
     words = ["--train_file", corpus, "--model_name", "bert_base", *SMALL]
     words += ["--output_dir", out, "--json", "--max_steps", 8]
@@ -171,7 +171,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(
 
 
 def test_a_killed_run_goes_on_to_the_same_bits(run: Any, corpus: Path, tmp_path: Path):
-    """SIGKILL in the second pass over the corpus, wherever the step then is."""
+    """SIGKILL arrives in the second pass over the corpus, at an arbitrary moment."""
     words = ["--train_file", corpus, "--model_name", "ea_bert_base", *SMALL]
     words += ["--num_train_epochs", 15, "--save_steps", 3, "--save_total_limit", 2]
     code, _, told = run(*words, "--output_dir", tmp_path / "whole")
@@ -196,7 +196,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(run: Any, corpus: Path, tmp_path:
         time.sleep(0.002)
     process.kill()
     process.wait()
-    assert not (cut / "config.json").exists()  # it had not ended
+    assert not (cut / "config.json").exists()  # the run had not ended
     code, _, told = run(*words, "--output_dir", cut)
     assert code == 0, told
     name = "evolving_model.safetensors"

@@ -1,4 +1,4 @@
-"""Whole runs of the commands; those that signals end have a process of their own."""
+"""Complete runs of the commands; runs ended by signals have their own process."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 
 
 def command(*words, **options):
-    """The process's arguments."""
+    """Returns the arguments of the process."""
     flags = [w for name, value in options.items() for w in (f"--{name}", str(value))]
     return [sys.executable, "-m", "evolving_attention", *words, *flags]
 
 
 def run(*words, code=0, **options):
-    """Run to the end in this process; the output, after checking the exit code."""
+    """Runs to the end in this process, checks the exit code, returns the output."""
     done = CliRunner().invoke(app, command(*words, **options)[3:])
     assert done.exit_code == code, done.stderr
     return done
@@ -53,7 +53,7 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cola(tmp_path_factory):
-    """CoLA's layout with sentences that one word decides."""
+    """Sentences in CoLA's layout, whose label depends on one word."""
     root = tmp_path_factory.mktemp("GLUE")
     (root / "CoLA").mkdir()
     random = np.random.default_rng(0)

@@ -30,7 +30,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(capsys: Any) -> Any:
-    """Run ``squad``: (exit code, stdout, stderr)."""
+    """Runs ``squad``; returns (exit code, stdout, stderr)."""
 
     def command(*words: Any) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as left:
@@ -42,7 +42,7 @@ def run(capsys: Any) -> Any:
 
 
 def data(root: Path, count: int = 24, **options: Any) -> list[Any]:
-    """The words that name files for training and validation, written now."""
+    """Writes training and validation files; returns the options that name them."""
     train = write(root / "train.json", document(count, **options))
     held_out = write(root / "dev.json", document(6, seed=1, **options))
     return ["--train_file", train, "--validation_file", held_out]

@@ -27,13 +27,13 @@ SMALL: list[Any] = [
 
 @pytest.fixture
 def run(capfd: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run ``textnet``: (exit code, stdout, stderr)."""
+    """Runs ``textnet``; returns (exit code, stdout, stderr)."""
     command = runner(capfd, monkeypatch)
     return lambda *words: command("textnet", *words)
 
 
 def vectors(folder: Path) -> Path:
-    """A file of vectors of all words but one."""
+    """Writes a file of word vectors for all words but one."""
     random = np.random.default_rng(0)
     file = folder / "vectors.txt"
     with file.open("w") as handle:
@@ -45,7 +45,7 @@ def vectors(folder: Path) -> Path:
 
 
 def pairs(folder: Path, count: int, seed: int) -> Path:
-    """A tsv file of pairs: is it the same word?"""
+    """Writes a tsv file of pairs, labelled by whether the word is the same."""
     random = np.random.default_rng(seed)
     lines = ["text\ttext_pair\tlabel"]
     for i in range(count):

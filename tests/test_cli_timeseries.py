@@ -1,4 +1,4 @@
-"""``evolving-attention timeseries``: train, evaluate, pretrain, by files."""
+"""``evolving-attention timeseries``: train, evaluate and pretrain, on files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALL = [
 
 @pytest.fixture
 def files(tmp_path):
-    """A data set of .ts files in a folder of data sets, and one to regress."""
+    """A folder with .ts files of a classification and of a regression data set."""
     folder = tmp_path / "data" / "Waves"
     folder.mkdir(parents=True)
     write_ts(folder / "Waves_TRAIN.ts", *waves(40))
@@ -37,7 +37,7 @@ def files(tmp_path):
 
 @pytest.fixture
 def run(capsys, monkeypatch):
-    """Run ``timeseries``: (exit code, stdout, stderr)."""
+    """Runs ``timeseries``; returns (exit code, stdout, stderr)."""
     monkeypatch.setenv("COLUMNS", "200")
 
     def command(*words):
@@ -122,7 +122,7 @@ def test_train_and_evaluate_files_of_values(files, run, tmp_path) -> None:
 
 
 def long_table(file, X, y, label="activity"):
-    """A table with a row per time step of these series."""
+    """Writes a table with one row per time step of these series."""
     lines = [f"run,time,b,a,{label}" if label else "run,time,b,a"]
     for i, (one, target) in enumerate(zip(X, y, strict=True)):
         for t, (b, a) in enumerate(one.T):
@@ -188,7 +188,7 @@ def test_predict_series_without_labels(files, run, tmp_path) -> None:
     assert code == 3
     assert "no targets" in told
     pre = ["pretrain", "--train_file", bare, *SMALL, "--output_dir", tmp_path / "pre"]
-    assert run(*pre)[0] == 0  # which needs none
+    assert run(*pre)[0] == 0  # pre-training needs no targets
 
 
 def test_another_run_in_the_same_folder(files, run, tmp_path) -> None:
@@ -197,7 +197,7 @@ def test_another_run_in_the_same_folder(files, run, tmp_path) -> None:
     assert run(*words)[0] == 0
     file = tmp_path / "out" / "seed-1" / "run.json"
     record = json.loads(file.read_text())
-    del record["options"]["attention"]["kernel_size"]  # as runs of old were written
+    del record["options"]["attention"]["kernel_size"]  # as earlier versions wrote it
     file.write_text(json.dumps(record))
     began = file.stat().st_mtime_ns
     assert run(*words)[0] == 0
@@ -216,7 +216,7 @@ def test_the_device_is_part_of_a_run(files, run, tmp_path) -> None:
     file = tmp_path / "out" / "seed-1" / "run.json"
     record = json.loads(file.read_text())
     assert record["options"].pop("device") == "cpu"
-    file.write_text(json.dumps(record))  # as before there was a choice
+    file.write_text(json.dumps(record))  # as before the option existed
     assert run(*words)[0] == 0
     record["options"]["device"] = "cuda:0"
     file.write_text(json.dumps(record))
@@ -277,7 +277,7 @@ def test_what_is_needed_after_training_is_checked_before(
         X[3][1, 2] = np.nan
     else:
         (tmp_path / "out").write_text("a file")
-    monkeypatch.setattr(ea.TimeSeriesClassifier, "fit", None)  # it never comes so far
+    monkeypatch.setattr(ea.TimeSeriesClassifier, "fit", None)  # it is never reached
     other = write_ts(files / "other.ts", X, y)
     code, _, told = run(
         *("train", "--train_file", files / "Waves_TRAIN.ts", "--test_file", other),
@@ -432,7 +432,7 @@ def test_seeds_of_two_models_are_compared(files, run, tmp_path) -> None:
 
 
 def test_seeds_of_pretraining(files, run, tmp_path) -> None:
-    """Each has the bits of a command of its own, and is not trained twice."""
+    """Each seed gives the bits of its own command, and is not trained twice."""
     words = ["pretrain", "--train_file", files / "Waves_TRAIN.ts", *SMALL]
     words += ["--n_epochs", 1]
     out, alone = tmp_path / "several", tmp_path / "alone"
@@ -476,7 +476,7 @@ def test_columns_in_another_order_are_refused(run, tmp_path) -> None:
     code, _, told = run(*words, "--output_dir", out)
     assert (code, "2 channels" in told) == (0, True), told  # without pandas' index
     model, other = ["--model_dir", out / "seed-1"], write("other.csv", "b", "a")
-    file = tmp_path / "new" / "found.csv"  # its folder is made
+    file = tmp_path / "new" / "found.csv"  # its folder is created
     for words in (
         ["predict", *model, "--input_file", other, "--output_file", file],
         ["evaluate", *model, "--test_file", other, "--predictions", file],

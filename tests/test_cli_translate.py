@@ -1,4 +1,4 @@
-"""``evolving-attention translate``: train, generate, score, average, by files."""
+"""``evolving-attention translate``: train, generate, score and average, on files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(capfdbinary: Any) -> Any:
-    """Run ``translate``: (exit code, stdout, stderr)."""
+    """Runs ``translate``; returns (exit code, stdout, stderr)."""
 
     def command(*words: Any) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as left:
@@ -58,12 +58,12 @@ def run(capfdbinary: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of a model that knows sentences(40) by heart."""
+    """A folder with a model that has memorised sentences(40)."""
     return trained(tmp_path_factory.mktemp("trained"))
 
 
 def data(root: Path) -> list[Any]:
-    """The words that name training and validation files, written now."""
+    """Writes training and validation files; returns the options that name them."""
     train = write_files(root, "train", sentences(60))
     held_out = write_files(root, "val", sentences(10, seed=3))
     names = "source_file", "target_file", "eval_source_file", "eval_target_file"
@@ -162,7 +162,7 @@ def test_without_a_validation_set(run: Any, tmp_path: Path):
 
 @contextlib.contextmanager
 def killed(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What is generated in this block ends in front of its clean-up."""
+    """Generation in this block ends before its clean-up, as if killed."""
     with monkeypatch.context() as patch:
         patch.setattr(Output, "__exit__", lambda self, *_: self._out.close())
         yield
@@ -218,7 +218,7 @@ def test_lines_to_lines(
     code, _, told = run(*words, "--output_file", out)
     assert (code, "is there already, expected a new file" in told) == (2, True)
     whole = out.read_bytes()
-    part = whole[: whole.index(b"\n", 60) + 4]  # three letters of a line
+    part = whole[: whole.index(b"\n", 60) + 4]  # ends with three letters of a line
     out.write_bytes(part)
     code, _, told = run(*words, "--output_file", out, "--resume")
     assert code == 0, told
@@ -279,7 +279,7 @@ def test_several_translations_of_each_line(
 
     whole = out.read_bytes()
     third = len(b"".join(whole.splitlines(keepends=True)[:7]))
-    out.write_bytes(whole[:third])  # three lines of the input and half of the fourth
+    out.write_bytes(whole[:third])  # all of three input lines, half of the fourth
     code, _, told = run(*words, "--scores", "--resume")
     assert code == 0, told
     assert out.read_bytes() == whole
@@ -302,7 +302,7 @@ def test_drawn_lines_depend_on_their_number_alone(
     def drawn(name: str, seed: int, *more: Any) -> list[str]:
         code, _, told = run(*words, seed, "--output_file", tmp_path / name, *more)
         assert code == 0, told
-        return (tmp_path / name).read_text().split("\n")[:-1]  # drawn bytes
+        return (tmp_path / name).read_text().split("\n")[:-1]  # text is random
 
     with killed(monkeypatch):
         first = drawn("d", 1)

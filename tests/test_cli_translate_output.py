@@ -1,4 +1,4 @@
-"""``translate generate`` keeps the files that are there until it has better ones."""
+"""``translate generate`` keeps existing files until it can replace them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from evolving_attention.cli import translate_generate
 
 @pytest.fixture
 def run(capfd: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run a command: (exit code, stdout, stderr)."""
+    """Runs a command; returns (exit code, stdout, stderr)."""
     return runner(capfd, monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of an untrained model."""
+    """A folder with an untrained model."""
     root, words = tmp_path_factory.mktemp("untrained"), tokenizer()
     model(len(words)).save_pretrained(root)
     words.save_pretrained(root)
@@ -125,7 +125,7 @@ def test_an_empty_input_gives_an_empty_output(run: Any, folder: Path, tmp_path: 
 
 
 def interrupt(patch: pytest.MonkeyPatch, at: int) -> None:
-    """SIGINT in front of this chunk of two lines."""
+    """Raises SIGINT before chunk ``at``, each of two lines."""
     work, calls = ea.Translator.translate, []
 
     def interrupted(self: Any, texts: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The way of a coefficient from the command line to the kernel passes few files."""
+"""A coefficient passes through few files from the command line to the kernel."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from helpers_commands import bert, own_rows
 import evolving_attention as ea
 from evolving_attention.cli import glue
 
-ALPHA = 0.3137  # a number that nothing else has
+ALPHA = 0.3137  # a value used nowhere else
 PACKAGE = Path(ea.__file__).parent
 CPP = Path(__file__).parent.parent / "src" / "cpp"
 LIMIT = 18
-# Python's files beside the way: they look for other options among all that are given,
-# and write the model card.
+# Python files outside the path: they look for other options among all given ones, and
+# write the model card.
 ASIDE = {
     "cli/fine_tuning.py",
     "cli/repeat.py",
     "cli/glue_results.py",
     "cli/glue_run.py",
 }
-# The core's sources that take alpha, or what closed_form.cpp makes of it, to the fused
-# forward on a CPU.
+# Core sources that pass alpha, or the coefficients that closed_form.cpp derives from
+# it, to the fused forward on a CPU.
 CORE = {
     "bindings/attention.cpp",
     "nn/options.cpp",
@@ -38,8 +38,8 @@ CORE = {
     "kernels/cpu/simd/fused_attention.cpp",
     "kernels/cpu/simd/fused_rows-inl.h",
 }
-# Others that name it: other kinds, the backward, steps that are not fused, generation,
-# products and sums with an alpha of their own.
+# Other sources that name alpha: other kinds, the backward, unfused steps, generation,
+# products and sums with their own alpha.
 OTHERS = re.compile(
     r"kernels/(ref|cuda)/|nn/attention/evolve/|/(cached_attention|evolve\w*)\.cpp$"
     r"|/fused_(attention_backward|gradients-inl|maps)\.|bindings/\w+_ops\.cpp$"
@@ -48,7 +48,7 @@ NAMES = re.compile(r'\bEvolveCoefficients\b|\bin\.c\b|"alpha"|\bClosedFormView\b
 
 
 def holds(value: Any, depth: int = 2) -> bool:
-    """Whether this is the coefficient, or has it under its name."""
+    """Returns whether this is the coefficient or holds it under its name."""
     if isinstance(value, float):
         return value == ALPHA
     if isinstance(value, list):
@@ -60,7 +60,7 @@ def holds(value: Any, depth: int = 2) -> bool:
 
 @pytest.fixture
 def arguments(tmp_path: Path) -> list[str]:
-    """Flags of glue that fine-tune a tiny evolving model for a step."""
+    """Flags of ``glue`` that fine-tune a tiny evolving model for one step."""
     flags = {
         "model_name_or_path": bert(tmp_path / "model"),
         "output_dir": tmp_path / "out",
@@ -89,7 +89,7 @@ def test_alpha_passes_few_files(arguments: list[str]) -> None:
     finally:
         sys.setprofile(None)
     assert not left.value.code
-    assert "cli/attention_arguments.py" in passed  # the watch sees what it should
+    assert "cli/attention_arguments.py" in passed  # the profiler hook works
     assert "attention/evolving.py" in passed
     way = passed - ASIDE
     assert len(way) + len(CORE) <= LIMIT, sorted(way)

@@ -8,7 +8,7 @@ import pytest
 import evolving_attention as ea
 
 # Table 1 of the paper: RMSE of LSTM, GRU, ResNet, Dilated Conv, Transformer, DC-T and
-# EA-DC-T on six regression sets, and the two lines it draws from them.
+# EA-DC-T on six regression sets, and the two lines it derives from them.
 RMSE = [
     [3.844, 4.151, 3.369, 3.711, 3.663, 3.035, 2.957],
     [7.936, 6.919, 2.889, 2.758, 1.576, 1.127, 0.758],

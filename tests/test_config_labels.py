@@ -59,7 +59,7 @@ def test_what_contradicts_itself_is_refused(given: dict[str, Any], says: str) ->
 
 
 def edited(folder: Path, **values: Any) -> Path:
-    """A saved model whose config.json has other values; None: without the key."""
+    """Saves a model and edits its config.json; None removes a key."""
     root = saved(folder, id2label=NAMES)
     file = root / "config.json"
     merged = json.loads(file.read_text()) | values

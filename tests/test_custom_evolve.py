@@ -1,4 +1,4 @@
-"""A kind in one Python file: equal to the core's own, trained, saved, loaded."""
+"""A custom kind in one Python file: equal to the core's, trained, saved, loaded."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def my_evolving(tmp_path_factory):
 
 
 def pair(my_evolving, dtype, alpha=0.3, beta=0.4):
-    """The custom model and the core's, with the same parameters."""
+    """Returns the custom model and the core's with the same parameters."""
     custom = tiny(attention=my_evolving(alpha, beta), dtype=dtype)
     core = tiny(attention=ea.attention.Evolving(alpha, beta), dtype=dtype)
     held = dict(custom.named_parameters())
@@ -163,11 +163,11 @@ def test_its_file_must_have_been_imported(my_evolving, tmp_path, monkeypatch):
         ea.BertForSequenceClassification.from_pretrained(tmp_path)
 
 
-# --- what a step is told, and may return ----------------------------------------------
+# --- arguments and results of a step --------------------------------------------------
 
 
 def kind_of(step):
-    """A kind that is not registered, with this step."""
+    """Returns an unregistered kind with this step."""
 
     class Kind(ea.attention.CustomEvolve):
         pass

@@ -1,4 +1,4 @@
-"""GLUE files: official layouts, real row counts, and every bad row with its place."""
+"""GLUE files: official layouts, real row counts, and the position of bad rows."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_cola_in_domain(glue_dir):
         glue.in_domain(test)
 
 
-# --- made files --------------------------------------------------------------------
+# --- synthetic files ---------------------------------------------------------------
 
 
 def cola(tmp_path: Path, content: bytes, name: str = "train.tsv") -> Path:
@@ -398,7 +398,7 @@ def test_data_set_behaves_as_sequence_and_table(tmp_path):
         data.column("text")
 
 
-# --- nothing is ever lost in silence ---------------------------------------------
+# --- nothing is lost silently ----------------------------------------------------
 
 
 @settings(

@@ -1,4 +1,4 @@
-"""CSV, TSV and JSON files of one's own: run_glue's rules, and bad rows with places."""
+"""Users' CSV, TSV and JSON files: run_glue's rules, and positions of bad rows."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_json_label_types(tmp_path):
         assert data.label_names == (("false", "true") if labels[0] is True else names)
 
 
-# --- what is chosen, and said -------------------------------------------------------
+# --- chosen columns, and messages about them ----------------------------------------
 
 CHOICES = {
     "pandas' index": (",text,label\n0,a b,1\n1,c d,0\n", ("text",)),

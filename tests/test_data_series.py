@@ -63,7 +63,7 @@ def test_the_axis_of_time_of_data_frames() -> None:
     named = lambda frame: frame.set_axis(columns, axis=1)  # noqa: E731
     dated = lambda frame: frame.set_axis(dates)  # noqa: E731
     timed = lambda frame: frame.rename_axis(index="time")  # noqa: E731
-    cases = {  # the frames, the axis of time, whether that is doubtful
+    cases = {  # frames, time axis, whether that axis is doubtful
         "tall": (frames(), 1, False),
         "aeon's own": (frames(turned(lambda frame: frame)), 2, True),
         "names over time": (frames(named), 1, False),
@@ -83,7 +83,7 @@ def test_the_axis_of_time_of_data_frames() -> None:
         assert read(given, time_axis=3 - axis).series[0].shape == (steps, 3), name
         assert read(given, time_axis=axis).doubt is None, name
 
-    lengths = [2, 3, 4]  # shorter than there are channels: the lengths tell
+    lengths = [2, 3, 4]  # fewer steps than channels, but only time varies
     short = [pandas.DataFrame(np.ones((n, 5))) for n in lengths]
     assert [one.shape for one in as_series(short)] == [(5, n) for n in lengths]
     wide = [frame.T for frame in short]
@@ -101,7 +101,7 @@ def test_arrays_with_time_first() -> None:
         np.testing.assert_array_equal(found.series, cube)
         assert str(found) == "4 series, 6 channels, 30 time steps; axis 1 is time"
         assert found.doubt is None
-    assert read(first, earlier=(False, 2)).doubt is None  # said when it was fitted
+    assert read(first, earlier=(False, 2)).doubt is None  # reported at fit
 
 
 def test_tables_with_an_index_of_series_and_time() -> None:
@@ -272,7 +272,7 @@ def test_a_file_cut_anywhere_is_told_or_whole(tmp_path) -> None:
         except ea.DataError:
             refused += 1
             continue
-        assert b"\n" in data[size - 1 : size + 1]  # cut between lines
+        assert b"\n" in data[size - 1 : size + 1]  # truncated between lines
         for one, label, whole, true in zip(found.X, found.y, X, y, strict=False):
             np.testing.assert_allclose(one, whole, atol=1e-6)
             assert label == true

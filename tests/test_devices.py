@@ -1,6 +1,6 @@
-"""Devices of a build for the CPU: their names, where things lie, and what is refused.
+"""Devices of a CPU build: their names, where tensors are, and what is refused.
 
-tests/fake_device/ has the same for a build with a device beside the CPU.
+tests/fake_device/ tests the same for a build with a device besides the CPU.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def test_auto_is_the_cpu_and_says_why_once(caplog, monkeypatch, tmp_path, has_gp
         assert device_names.resolve_device("auto") == "cpu"
         assert device_names.resolve_device("auto") == "cpu"
     lines = [r.getMessage() for r in caplog.records]
-    assert len(lines) == has_gpu  # no word of CUDA where there is no GPU
+    assert len(lines) == has_gpu  # without a GPU, CUDA is not mentioned
     assert all("device auto" in line and WHY in line for line in lines)
 
 

@@ -1,4 +1,4 @@
-"""Several processes train what one process would: the same bits, by MPI and by TCP."""
+"""Several processes train to the same bits as one process, over MPI and over TCP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from helpers_distributed import Ended, alone, needs_mpi, run
 from evolving_attention import durable
 
 EVOLVING = {"kind": "evolving", "alpha": 0.2, "beta": 0.1, "conv_init": "identity"}
-# Steps of 6 batches: 11 batches in an epoch leave some ranks without one at its end.
+# A step takes 6 batches: an epoch of 11 leaves some ranks without one in its last step.
 JOBS: dict[str, dict[str, Any]] = {
     "evolving, dropout": {"model": {"attention": EVOLVING}},
     "partly frozen": {"frozen": ["bert.embeddings", "bert.encoder.layer.0"]},
@@ -38,7 +38,7 @@ IN_STEP = 6
 
 
 def jobs(processes: int) -> list[dict[str, Any]]:
-    """The jobs for so many processes: six batches a step in all."""
+    """Returns the jobs for ``processes`` processes: six batches per step in total."""
     return [
         {**job, "gradient_accumulation_steps": IN_STEP // processes}
         for job in JOBS.values()
@@ -46,7 +46,7 @@ def jobs(processes: int) -> list[dict[str, Any]]:
 
 
 def lasting(value: Any) -> Any:
-    """Leave out what measures time or names folders."""
+    """Drops entries that measure time or name folders."""
     if isinstance(value, dict):
         kept = {k: v for k, v in value.items() if not any(w in k for w in VOLATILE)}
         return {k: lasting(v) for k, v in kept.items()}
@@ -54,12 +54,12 @@ def lasting(value: Any) -> Any:
 
 
 def state_of(folder: Path) -> Any:
-    """trainer_state.json without what measures time."""
+    """Returns trainer_state.json without entries that measure time."""
     return lasting(json.loads((folder / "trainer_state.json").read_text()))
 
 
 def checkpoints(folder: Path) -> dict[str, Any]:
-    """Bytes of weights and optimizer, and the state, of every checkpoint."""
+    """Returns the weights, the optimizer's bytes and the state of every checkpoint."""
     found = {}
     for path in durable.list_checkpoints(folder):
         durable.verify_directory(path)
@@ -70,7 +70,7 @@ def checkpoints(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> Ended:
-    """The jobs in one process."""
+    """The jobs, run in one process."""
     ended = alone(tmp_path_factory.mktemp("one"), *jobs(1))
     assert ended.codes == [0], ended.text
     return ended
@@ -109,7 +109,7 @@ def test_the_same_bits_as_one_process(
 def test_a_run_goes_on_in_another_number_of_processes(
     one: Ended, tmp_path: Path
 ) -> None:
-    """Two processes, killed, then one, then three: what counts is batches a step."""
+    """Two processes, killed, then one, then three: only batches per step matter."""
     job = {**JOBS["evolving, dropout"], "folder": "run-0"}
     two = {**job, "gradient_accumulation_steps": 3, "event": ["fail", 1, 4]}
     ended = run(tmp_path, "ranks", 2, two)

@@ -21,7 +21,7 @@ WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a film good bad was it the not very ."
 
 
 def glue_folders(root: Path) -> list[str]:
-    """A tiny model, CoLA with a few rows, and the words of a command that uses both."""
+    """Saves a tiny model and a few rows of CoLA; returns a command that uses both."""
     tiny(vocab_size=len(WORDS.split())).save_pretrained(root / "model")
     (root / "model" / "vocab.txt").write_text("\n".join(WORDS.split()))
     (root / "GLUE" / "CoLA").mkdir(parents=True)
@@ -41,10 +41,10 @@ def glue_folders(root: Path) -> list[str]:
 
 
 def two_and_one(root: Path, words: list[str], *files: str) -> str:
-    """Run a command in two processes and in one; these files have the same bits.
+    """Runs a command in two processes and in one; compares the bits of these files.
 
     Returns:
-        What the two printed.
+        The output of the run in two processes.
     """
     code, text = by_mpi(2, *words, "--output_dir", str(root / "two"))
     assert code == 0, text
@@ -65,7 +65,7 @@ def two_and_one(root: Path, words: list[str], *files: str) -> str:
 
 @needs_mpi
 def test_the_glue_command_over_seeds(tmp_path: Path) -> None:
-    """Two processes train each seed together; kept seeds are kept by both."""
+    """Two processes train each seed together; both keep the seeds already trained."""
     pytest.importorskip("sklearn")
     words = ["-m", "evolving_attention", *glue_folders(tmp_path), "--seeds", "1", "2"]
     names = "evolving_model.safetensors", "predict_results_cola.txt"
@@ -89,7 +89,7 @@ def test_the_glue_command_over_seeds(tmp_path: Path) -> None:
 
 @needs_mpi
 def test_the_squad_command(tmp_path: Path) -> None:
-    """Answers from windows that two processes share have the bits of one."""
+    """Answers have the same bits when two processes share the windows."""
     helpers_squad.folder_of(tmp_path / "base")
     files = {"train": (16, 0), "validation": (5, 1)}
     words = ["-m", "evolving_attention", "squad", "train", "--max_seq_length", "24"]

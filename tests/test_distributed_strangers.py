@@ -28,7 +28,7 @@ def launch(rank: int, size: int, port: int, secret: str = SECRET) -> Launch:
 
 
 class Ranks:
-    """Processes of a run, here as threads."""
+    """Ranks of a run, as threads instead of processes."""
 
     def __init__(self, *launches: Launch) -> None:
         self.found: dict[int, Any] = {}
@@ -108,7 +108,7 @@ def test_strangers_at_the_port_of_rank_0(secret: str) -> None:
             1: [0, 2],
             2: [0, 1],
         }
-        for rank in range(3):  # each is connected to whom it thinks it is
+        for rank in range(3):  # each connection leads to the rank it claims
             for peer, sock in found[rank].items():
                 sock.sendall(bytes([rank, peer]))
         for rank in range(3):
@@ -138,7 +138,7 @@ def test_another_secret_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_nobody_replaces_rank_0() -> None:
-    """Who comes later cannot say that it is rank 0, or a rank that has come."""
+    """A later peer cannot claim to be rank 0 or a rank that is already connected."""
     port = free_port()
     with (
         socket.create_server(("127.0.0.1", port)) as server,
@@ -150,7 +150,7 @@ def test_nobody_replaces_rank_0() -> None:
         say(guest.socket, places=places, password="p", proof=guest.answer)
         key = (SECRET + "p").encode()
         for rank, signed_by in [
-            (0, key),  # rank 0 has its connection
+            (0, key),  # rank 0 is already connected
             (1, key),
             (3, key),
             (-1, key),

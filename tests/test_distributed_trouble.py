@@ -1,4 +1,4 @@
-"""When a process of several dies, fails, is told to end, or is not like the others."""
+"""Runs in which one process dies, fails, is told to end, or differs from the rest."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_signal_to_one_rank_stops_all(how: str, tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_not_finite(tmp_path: Path) -> None:
-    """All ranks stop, with one report about the rows of the rank that had it."""
+    """All ranks stop; one report names the rows of the rank with that loss."""
     ended = run(tmp_path, "ranks", 2, {**SHORT, "bad_row": 5})
     assert ended.codes == [1, 1]
     messages = {result["message"] for result in ended.results()}
@@ -165,7 +165,7 @@ def test_a_port_in_use() -> None:
 
 
 class Late:
-    """A transport over which the reason of a failure comes with a delay."""
+    """A transport that delivers the reason for a failure with a delay."""
 
     failed = False
 
@@ -191,7 +191,7 @@ class Busy:
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> World:
-    """Rank 0 of two, beside a process that has ended."""
+    """Rank 0 of two, whose peer has ended."""
     monkeypatch.setattr(World, "_meet", lambda world: None)
     monkeypatch.setattr(World, "_dead", lambda world: [1])
     return World(Launch(0, 2, "tcp", "127.0.0.1", 1, ""), Late(2))

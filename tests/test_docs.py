@@ -12,17 +12,17 @@ from reference.evolving import conv_map
 
 
 def python_blocks(text: str) -> list[str]:
-    """Contents of the fenced python blocks of a markdown text."""
+    """Returns the contents of the fenced python blocks of a markdown text."""
     return re.findall(r"^```python\n(.*?)^```$", text, re.S | re.M)
 
 
 @pytest.fixture(scope="module")
 def own_kind(repo):
-    """Names left by the code of docs/attention.md after running it."""
+    """The names that the code of docs/attention.md defines when it runs."""
     blocks = python_blocks((repo / "docs" / "attention.md").read_text(encoding="utf-8"))
     assert len(blocks) == 5
     module = types.ModuleType("docs_attention")
-    sys.modules[module.__name__] = module  # dataclasses look their module up
+    sys.modules[module.__name__] = module  # dataclasses look up their module
     code = compile("\n".join(blocks), "docs/attention.md", "exec", dont_inherit=True)
     exec(code, module.__dict__)
     return module.__dict__

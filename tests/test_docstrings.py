@@ -31,7 +31,7 @@ NO_FORMULA = {
 
 
 def parameters(node: ast.FunctionDef) -> list[str]:
-    """Names of the parameters, stars included, without self."""
+    """Returns the names of the parameters, with stars, without self."""
     args = node.args
     names = [a.arg for a in (*args.posonlyargs, *args.args) if a.arg != "self"]
     names += [f"*{args.vararg.arg}"] if args.vararg else []
@@ -40,7 +40,7 @@ def parameters(node: ast.FunctionDef) -> list[str]:
 
 
 def functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:
-    """The public functions among statements; of properties none."""
+    """Yields the public functions among the statements, without properties."""
     for node in body:
         if not isinstance(node, ast.FunctionDef) or node.decorator_list:
             continue
@@ -49,7 +49,7 @@ def functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:
 
 
 def documented() -> dict[str, tuple[Any, list[str]]]:
-    """Dotted name to the object and the parameters that its docstring must name."""
+    """Maps dotted names to the object and the parameters its docstring must name."""
     ops = ast.parse((STUBS / "ops.pyi").read_text(encoding="utf-8"))
     found: dict[str, tuple[Any, list[str]]] = {}
     for node in functions(ops.body):
@@ -80,7 +80,7 @@ def documented() -> dict[str, tuple[Any, list[str]]]:
 
 
 def properties() -> dict[str, Any]:
-    """Dotted name to every public property of the classes."""
+    """Maps dotted names to the public properties of the classes."""
     return {
         f"{name}.{member}": value
         for name in CLASSES
@@ -90,19 +90,19 @@ def properties() -> dict[str, Any]:
 
 
 def text_of(documented: Any) -> str:
-    """The docstring without the signature that pybind11 puts in front."""
+    """Returns the docstring without the signature that pybind11 prepends."""
     text = inspect.cleandoc(documented.__doc__ or "")
     return re.sub(r"\A\w+\(.*\) -> .*\n+", "", text)
 
 
 def section(text: str, heading: str) -> str:
-    """The indented lines below a heading."""
+    """Returns the indented lines below a heading."""
     found = re.search(rf"^{heading}\n((?:    .*\n?|\n)+)", text + "\n", re.M)
     return found[1] if found else ""
 
 
 def run(name: str, text: str) -> int:
-    """Run the examples; returns how many there are."""
+    """Runs the examples and returns their number."""
     test = doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
     assert doctest.DocTestRunner().run(test).failed == 0, name
     return len(test.examples)

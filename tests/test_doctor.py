@@ -18,7 +18,7 @@ needs_core = pytest.mark.skipif(not HAS_CORE, reason="the core is not built")
 
 
 def run_doctor(*words, **variables):
-    """The command in a process of its own: (exit code, stdout, stderr)."""
+    """Runs the command in its own process; returns (exit code, stdout, stderr)."""
     done = subprocess.run(
         [sys.executable, "-m", "evolving_attention", "doctor", *words],
         capture_output=True,
@@ -34,7 +34,7 @@ def no_core(monkeypatch):
     monkeypatch.setattr(room, "_load_core", lambda: (None, "undefined symbol: x"))
     monkeypatch.setattr(
         room, "loaded_runtimes", list
-    )  # other tests load what they like
+    )  # other tests may have loaded some
 
 
 def test_a_missing_core_is_a_finding_not_an_exception(no_core):

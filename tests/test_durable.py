@@ -284,7 +284,7 @@ FAULTS: list[tuple[str, int | str]] = [
 
 
 class FaultyOs:
-    """The module ``os``, of which the k-th call of one function fails."""
+    """The module ``os``, except that the k-th call of one function fails."""
 
     def __init__(self, call: str, number: int, fault: int | str) -> None:
         self.call, self.number, self.fault = call, number, fault
@@ -342,7 +342,7 @@ def test_every_single_fault_leaves_a_checkpoint_that_verifies(
                 error = caught
         if error is not None:
             assert error.errno == fault or "differs" in str(error) or fault == "short"
-        # What the next process finds: something complete, and nothing half.
+        # The next process finds a complete checkpoint and no partial one.
         found = newest_verified(parent)
         assert found is not None
         step = verify_directory(found)["step"]
@@ -394,7 +394,7 @@ def test_everything_is_synced_before_it_is_renamed(
 
 @pytest.mark.parametrize("delay", range(8))
 def test_sigkill_at_any_moment(tmp_path: Path, delay: int) -> None:
-    """A process that saves all the time is killed; what it leaves is usable."""
+    """A process that saves continuously is killed; its files remain usable."""
     program = f"""
         import sys
         sys.path.insert(0, {str(SRC)!r})

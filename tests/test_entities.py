@@ -16,7 +16,7 @@ TAGS = ("O", "B-A", "I-A")
 
 
 def sentences(count: int, seed: int = 0) -> list[dict[str, Any]]:
-    """Rows in which 7 begins an entity and 8 goes on with it; -100 at both ends."""
+    """Returns rows where 7 begins an entity and 8 continues it; -100 at both ends."""
     random = np.random.default_rng(seed)
     rows = []
     for _ in range(count):
@@ -42,7 +42,7 @@ def test_the_scores_are_those_of_whole_entities():
 
 
 def test_sentences_are_told_apart():
-    """An entity at a sentence's end does not go on in the next sentence."""
+    """An entity at a sentence's end does not continue in the next sentence."""
     pytest.importorskip("seqeval")
     rows = [
         {"input_ids": [2, 9, 7], "labels": [-100, 0, 1]},
@@ -52,7 +52,7 @@ def test_sentences_are_told_apart():
     logits = np.eye(3)[[0, 0, 1, 2, 0]]
     scores = ea.metrics.entity_metrics(TAGS, rows)((logits, labels))
     assert scores["f1"] == 1.0
-    logits[3] = [0, 1, 0]  # B-A where I-A stands: the same entity, alone
+    logits[3] = [0, 1, 0]  # B-A instead of I-A: the same entity, alone
     assert ea.metrics.entity_metrics(TAGS, rows)((logits, labels))["f1"] == 1.0
     together = [{"input_ids": [2, 9, 7, 8, 9], "labels": labels}]
     assert ea.metrics.entity_metrics(TAGS, together)((logits, labels))["f1"] < 1

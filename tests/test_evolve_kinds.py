@@ -17,7 +17,7 @@ import evolving_attention as ea
 from evolving_attention import _core
 
 HEADS, LAYERS, WIDTH = 3, 4, 24
-# Maps and probabilities of order 1; the bound of float32 is for four layers of sums.
+# Maps and probabilities are of order 1; float32's bound covers sums of four layers.
 BOUNDS = {"float32": 1e-5, "float64": 1e-12}
 
 
@@ -31,7 +31,7 @@ def weights_of(model):
 
 
 def run_layers(model, batch):
-    """Maps, probabilities, and scores recomputed in float64, a list per sequence.
+    """Returns maps, probabilities and scores recomputed in float64, by sequence.
 
     Each entry is (scores, maps, probabilities), all [layers, heads, n, n].
     """
@@ -68,7 +68,7 @@ def score(state, name, hidden):
 
 
 def convolutions(model, part):
-    """Weights or biases of each layer; zeros of the first, which has none."""
+    """Returns each layer's weights or biases; zeros for the first, which has none."""
     state = weights_of(model)
     name = "encoder.layer.{}.attention.self.evolving_conv." + part
     first = np.zeros_like(state[name.format(1)])
@@ -101,7 +101,7 @@ def test_evolving_maps(alpha, beta, kernel, dtype):
 
 
 def shape_conv(model):
-    """Give the convolutions' biases values: they start at 0."""
+    """Sets the convolutions' biases, which start at 0, to random values."""
     rng = np.random.default_rng(2)
     for name, tensor in model.named_parameters():
         if "evolving_conv" in name and name.endswith("bias"):
@@ -239,7 +239,7 @@ def test_parameter_counts(case):
     architecture, sizes, expected = COUNTS[case]
     cls = {"bert": ea.BertConfig, "roberta": ea.RobertaConfig}[architecture]
     config = cls(attention=ea.attention.Evolving(0.1, 0.1), **sizes)
-    # Built but not initialised: random values of so many would take their time.
+    # Built but not initialised: drawing so many random values would take long.
     options = {**config.core_options(), "head": "base"}
     model = _core.create_model(architecture, options, "bfloat16")
     model.allocate()

@@ -1,4 +1,4 @@
-"""Folders of models that no other library computes: their mark, old ones, remains."""
+"""Folders of models that only this library computes: mark, old form, left-overs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def config_of(folder):
 
 
 def as_earlier_versions(folder):
-    """Turn a marked folder into what was written before there was a mark."""
+    """Turns a marked folder into one from before the mark existed."""
     config = config_of(folder)
     config["model_type"] = config["model_type"].removeprefix("evolving_")
     (folder / "config.json").write_text(json.dumps(config))
@@ -89,7 +89,7 @@ def test_pickled_weights_that_would_be_taken_instead_are_named(tmp_path):
     with pytest.raises(ea.CheckpointError, match=r"holds pytorch_model\.bin.*remove"):
         saved(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["pytorch_model.bin"]
-    saved(tmp_path, None)  # where model.safetensors goes first
+    saved(tmp_path, None)  # allowed: model.safetensors takes precedence
 
 
 def test_a_marked_folder_does_not_pass_for_vanilla_here(tmp_path):

@@ -1,4 +1,4 @@
-"""Every fast path has a switch, and what stands behind it gives the same results."""
+"""Every fast path has a switch, and its fallback gives the same results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS = {
 
 
 def results(name: str, kind: str, **wanted: object) -> dict[str, np.ndarray]:
-    """Outputs and gradients of one training pass, and outputs of one evaluation."""
+    """Returns outputs and gradients of a training pass, outputs of an evaluation."""
     model = tiny(name, KINDS[kind], **NO_DROPOUT)
     batch = draw(LENGTHS, model.config.model_type, seed=3)
     inputs = {**batch.packed(), **wanted}
@@ -40,16 +40,16 @@ def results(name: str, kind: str, **wanted: object) -> dict[str, np.ndarray]:
 
 @functools.cache
 def fast_results(name: str, kind: str) -> dict[str, np.ndarray]:
-    """``results`` with all fast paths, which each switch is compared with."""
+    """Returns ``results`` with all fast paths, the reference for each switch."""
     ea.set_fast_path("all", True)
     return results(name, kind)
 
 
 def assert_close(got: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> None:
-    """Equal within float32 rounding of sums, key by key."""
+    """Asserts equality within float32 rounding of sums, key by key."""
     assert got.keys() == want.keys()
-    # The gradient of a key bias is zero in exact arithmetic (softmax does not see a
-    # shift of its row), so that what is left of it is measured by the others.
+    # The gradient of a key bias is zero in exact arithmetic (softmax is invariant to a
+    # shift of its row), so its rounding error is measured relative to the others.
     floor = 1e-2 * max(
         float(np.max(np.abs(value), initial=0.0)) for value in want.values()
     )

@@ -40,7 +40,7 @@ from evolving_attention.field_types import PathText, check_type, members
 from evolving_attention.modeling.config import _COMMON, PretrainedConfig
 from evolving_attention.training.arguments import TrainingArguments
 
-# Options without a default, and those without which the others are refused.
+# Options without a default, and options without which the others are refused.
 NEEDED: dict[type, dict[str, Any]] = {
     TrainingArguments: {},
     AttentionOptions: {"attention": "evolving"},
@@ -120,7 +120,7 @@ NEEDED: dict[type, dict[str, Any]] = {
         kind: {}
         for slot in ("score", "scope", "bias", "evolve")
         for kind in attention_base.kinds(slot).values()
-        # not those that other tests of the same process have registered
+        # without kinds that other tests of the process registered
         if kind.__module__.startswith("evolving_attention")
     },
     ea.attention.RelativePositions: {"max_distance": 4},
@@ -172,7 +172,7 @@ OBJECT = object()
 
 
 def wrong_values(hint: Any) -> list[Any]:
-    """Values that look like an option of this annotation and are none."""
+    """Returns values that look valid for this annotation but are not."""
     kinds = members(hint)
     plain = {kind for kind in kinds if isinstance(kind, type)}
     lists = [kind for kind in kinds if typing.get_origin(kind) is list]

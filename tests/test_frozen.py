@@ -20,7 +20,7 @@ DECAY = {"learning_rate": 0.01, "weight_decay": 0.1}
 
 
 def model_with(trained: tuple[str, ...], dtype: str = "float32") -> Any:
-    """A model of which only names that begin so are trained; dropout on."""
+    """Returns a model with dropout in which only names with these prefixes train."""
     model = tiny(dtype=dtype)
     for name, parameter in model.named_parameters():
         parameter.requires_grad = name.startswith(trained)
@@ -140,7 +140,7 @@ def test_optimizers_skip_frozen_parameters_as_torch_does(name):
 
 
 def test_gradients_that_no_optimizer_uses_are_forgotten(tmp_path):
-    """The norm, which clips, is that of one step, not of all so far."""
+    """The norm used for clipping is that of one step, not of all steps so far."""
     norms = []
     for optimized in (HEAD, ("",)):
         model = tiny(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -165,7 +165,7 @@ def test_frozen_parameters_stay_so_in_another_type():
 @pytest.mark.parametrize("trained_layers", [0, 1, 3])
 @pytest.mark.parametrize("kind", [None, ea.attention.Evolving(0.3, 0.4)])
 def test_backward_stops_at_the_first_layer_that_is_trained(kind, trained_layers):
-    """Counted by kernels: products and attention of trained layers alone."""
+    """Kernel calls show products and attention of trained layers only."""
     model, batch = tiny(attention=kind), draw()
     inputs = {**batch.packed(), "labels": labels_for(model, batch)}
     first = SIZES["num_hidden_layers"] - trained_layers
@@ -179,8 +179,8 @@ def test_backward_stops_at_the_first_layer_that_is_trained(kind, trained_layers)
     done = {name: calls(name) - before[name] for name in names}
     assert done["fused_attention_backward"] == trained_layers
     assert done["layer_norm_backward"] == 2 * trained_layers
-    # Two products for each of a layer's six dense parts and of the head's two; the
-    # first one trained hands nothing on: query, key and value of its layer, or the
-    # head's lower part.
+    # Two products for each of a layer's six dense parts and of the head's two. The
+    # first trained part needs no input gradient: query, key and value of its layer,
+    # or the head's lower part.
     expected = 12 * trained_layers + (1 if trained_layers else 3)
     assert done["matmul"] == expected

@@ -25,7 +25,7 @@ def draw(seed=0, layers=3, keys=N):
 
 
 def chain(arrays, alpha, beta, mask=None, **options):
-    """All layers by the function: contexts and maps."""
+    """Runs all layers through the function; returns contexts and maps."""
     previous, contexts, maps = None, [], []
     for i in range(len(arrays["q"])):
         context, previous = F.evolving_attention(

@@ -1,4 +1,4 @@
-"""Fused attention equals the ops it stands for, and models take it when they may."""
+"""Fused attention equals the ops it replaces, and models use it where they can."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPARSE = Lengths(
 )
 WIDTH = 16
 TAKES_TILES = MULTIPLIES_BFLOAT16 and INFO["amx_bf16"]
-# The ways of the processor to multiply bfloat16.
+# This processor's ways to multiply bfloat16.
 WAYS = ["widened", *["pairs"] * MULTIPLIES_BFLOAT16, *["tiles"] * TAKES_TILES]
 SCALE, SOFTMAX_SCALE = 0.25, 0.7
 
@@ -60,9 +60,9 @@ def composite(
 def results(
     form, arrays, c, dtype: str, dropout: float, biased: bool = False, **options
 ) -> list[np.ndarray]:
-    """Context, carry and the gradients of all inputs, through both outputs.
+    """Returns context, carry and all inputs' gradients through both outputs.
 
-    ``biased``: the last input is the map that is added to the scores.
+    With ``biased``, the last input is the map that is added to the scores.
     """
     ops = _core.ops
     tensors = [
@@ -114,8 +114,8 @@ def test_fused_equals_composite(
             bound = 2e-6 * np.abs(theirs).max()
             assert np.abs(ours - theirs).max() <= bound, i
         return
-    # The composite rounds each of its maps to bfloat16, which turns some units of the
-    # ReLU: the fused op, which rounds fewer, may not be further from the truth.
+    # The composite rounds each of its maps to bfloat16, which flips some units of the
+    # ReLU. The fused op rounds fewer maps, so its error must not be larger.
     rounded = [as_float64(round_to(a, dtype)) for a in arrays]
     truth = results(composite, rounded, c, "float64", dropout)
     for i, (ours, theirs, exact) in enumerate(zip(got, want, truth, strict=True)):
@@ -130,9 +130,9 @@ def test_fused_equals_composite(
 def test_fused_equals_composite_where_cells_are_missing(
     kind: str, dropout: float, values: int, dtype: str
 ):
-    """Under a causal limit and a mask, with a moved convolution and a score bias.
+    """With a causal limit, a mask, a shifted convolution and a score bias.
 
-    Values are as wide as keys, narrower, and wider.
+    Values are as wide as keys, narrower or wider.
     """
     c = FORMS[kind]
     rng = np.random.default_rng(1)
@@ -157,7 +157,7 @@ def test_fused_equals_composite_where_cells_are_missing(
 @pytest.mark.parametrize("form", [fused, composite])
 @pytest.mark.parametrize("kind", FORMS)
 def test_what_comes_later_moves_nothing_before(form, kind: str):
-    """Layers of a chain whose convolution reaches back only, as a decoder has them."""
+    """Chained layers whose convolution only reaches back, as in a decoder."""
     c, n = FORMS[kind], Lengths(2, (37,), causal=True)
     rng = np.random.default_rng(6)
     weight, bias = rng.standard_normal((2, 2, 3, 3)), rng.standard_normal(2)
@@ -206,7 +206,7 @@ def test_without_evolution_causal_bits_are_vanilla(form):
 @pytest.mark.parametrize("way", ["pairs", "tiles"])
 @pytest.mark.parametrize("kind", FORMS)
 def test_products_of_bfloat16_change_only_rounding(kind: str, way: str, width: int):
-    """Within one step of bfloat16, for any number of threads; and they are taken."""
+    """Results stay within one bfloat16 step for any threads; the way is used."""
     c = FORMS[kind]
     rng = np.random.default_rng(4)
     arrays = [rng.standard_normal(s) for s in inputs(PACKED, c, width, 3)]
@@ -225,7 +225,7 @@ def test_products_of_bfloat16_change_only_rounding(kind: str, way: str, width: i
         assert np.linalg.norm(ours - theirs) <= 2.0**-7 * np.linalg.norm(theirs), i
     other = pairs if way == "tiles" else plain
     taken = any((a != b).any() for a, b in zip(alone, other, strict=True))
-    if width > 6:  # sums of fewer terms may be equal in another order
+    if width > 6:  # sums of few terms may be equal in any order
         assert taken == (way in WAYS)
 
 
@@ -250,7 +250,7 @@ def test_gradient_through_one_output(which: int):
 
 
 def test_same_cells_are_dropped():
-    """With V the identity, the context is the dropped probabilities themselves."""
+    """With the identity as V, the context is the probabilities after dropout."""
     n = Lengths(1, (37,))
     x = _core.Tensor(np.zeros((37, 37)), dtype="float32")
     v = _core.Tensor(np.eye(37), dtype="float32")

@@ -1,4 +1,4 @@
-"""The laws of greedy search: step by step is the whole, alone is in any batch."""
+"""Laws of greedy search: steps equal the whole pass, batches change nothing."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ every_variant = pytest.mark.parametrize("variant", VARIANTS)
 
 
 def assert_row(row, target, padding=0):
-    """The row is the target and padding."""
+    """Asserts that the row is the target followed by padding."""
     assert row[: len(target)].tolist() == target
     assert (row[len(target) :] == padding).all()
 
 
 class Steep(ea.attention.CustomScore):
-    """Scores that depend on the query's place, which a single row does not show."""
+    """Scores that depend on the query's position, which a single row does not tell."""
 
     def scores(self, q, k, dot, pair_sum, context):
         place = np.arange(1, q.shape[0] + 1, dtype=np.float32)[:, None]
         return dot(q * ea.Tensor(place), k, 0.1)
 
 
-# --- step by step is the whole --------------------------------------------------------
+# --- steps equal the whole pass -------------------------------------------------------
 
 
 @every_variant
@@ -108,11 +108,11 @@ def test_logits_from_caches_of_deeper_decoders(kind, fused):
     assert_same_logits(model, 1e-7, 1e-9)
 
 
-TOKENS = 24  # more than any of these caches keeps rows
+TOKENS = 24  # more tokens than any of these caches keeps rows
 
 
 def assert_same_logits(model, rtol, atol):
-    """Every score after every token, also while sequences change places."""
+    """Compares every score after every token, also while sequences are reordered."""
     batch = draw((5, 9, 1), (TOKENS,) * 3, 2)
     targets = np.stack(batch.decoder())
     state = _core.start_target(model._core, padded(batch.sources), True)
@@ -187,7 +187,7 @@ def test_a_target_has_the_same_bits_alone_and_in_any_batch(variant, dtype, num_b
 
 
 def test_targets_end_at_different_lengths():
-    """So that the tests above see sentences leave the batch."""
+    """The tests above therefore see sentences leave the batch."""
     found = trained().generate(**padded(sources()))
     assert len({(row == END).argmax() for row in found}) > 2
 
@@ -275,7 +275,7 @@ def test_dropout_is_off_and_the_mode_stays():
 
 @pytest.mark.parametrize("num_beams", [1, 4])
 def test_an_interrupted_search_ends_soon_and_leaves_the_model(num_beams):
-    model = tiny("evolving")  # which ends no target by itself
+    model = tiny("evolving")  # untrained: it ends no target early
     rows, limit = padded(sources((20,) * 60)), SIZES["max_position_embeddings"]
 
     def run():
@@ -330,9 +330,9 @@ def test_expected_tokens_change_no_score(expected):
     plain, grown = logits(None)
     found, used = logits(expected)
     assert np.array_equal(found, plain)
-    if expected == 3 * TOKENS:  # keys and values have their room from the first on
+    if expected == 3 * TOKENS:  # keys and values are allocated at the first step
         assert used[-1] - used[0] < grown[-1] - grown[0]
-    assert used[0] - grown[0] < 2**28  # too many are not believed
+    assert used[0] - grown[0] < 2**28  # too large an expectation is ignored
 
 
 # --- mistakes -------------------------------------------------------------------------

@@ -21,14 +21,14 @@ FILE = "generation_config.json"
 
 
 def loaded(folder: Path, **values: Any) -> Any:
-    """A tiny T5 that was saved beside a file of these values."""
+    """Saves a tiny T5 with a generation_config.json of these values and loads it."""
     trained("v1.0").save_pretrained(folder)
     (folder / FILE).write_text(json.dumps(values))
     return ea.AutoModelForSeq2SeqLM.from_pretrained(folder)
 
 
 def same(model: Any, given: dict[str, Any], expected: dict[str, Any]) -> None:
-    """``generate`` with the given options is that of a plain model with the others."""
+    """Asserts that ``given`` acts like ``expected`` on a model without the file."""
     plain = trained("v1.0")
     batch, scored = padded(sources()), {"return_dict_in_generate": True}
     found = model.generate(**batch, **scored, **given)
@@ -154,7 +154,7 @@ def test_the_command_passes_what_is_given_alone(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(json.dumps({"do_sample": True, "top_k": 9}))
     search = SearchArguments(model_dir=str(tmp_path), top_k=50, batch_size=4)
     translator = search.translator()
-    options = {"top_k": 50, "batch_size": 4, "seed": 0}  # tokens are drawn
+    options = {"top_k": 50, "batch_size": 4, "seed": 0}  # sampling uses a seed
     assert search.search_options(translator) == options
     search = SearchArguments(model_dir=str(tmp_path), do_sample=False)
     assert search.search_options(translator) == {"do_sample": False}

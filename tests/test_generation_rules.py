@@ -19,7 +19,7 @@ BEAMS = pytest.mark.parametrize("num_beams", [1, 3])
 
 
 def ids_of(row):
-    """A row up to its end."""
+    """Returns the row up to its end token."""
     ids = row.tolist()
     return ids[: ids.index(END) + 1] if END in ids else [i for i in ids if i != 0]
 
@@ -35,7 +35,7 @@ def test_no_end_before_so_many_tokens(num_beams):
             **given, num_beams=num_beams, max_new_tokens=LIMIT, **options
         )
         lengths = [len(ids_of(row)) - 1 for row in found]
-        assert min(lengths) == 7  # six tokens, and the end
+        assert min(lengths) == 7  # six tokens and the end token
 
 
 @BEAMS
@@ -124,7 +124,7 @@ def test_forced_tokens(num_beams):
     prefixed = model.generate(
         **given, **options, forced_bos_token_id=9, decoder_input_ids=[[1, 4]] * 6
     )
-    assert (prefixed[:, 1] == 4).all()  # as transformers: only behind a lone start
+    assert (prefixed[:, 1] == 4).all()  # as transformers: only after a lone start token
 
 
 @BEAMS

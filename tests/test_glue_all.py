@@ -30,7 +30,7 @@ def sentences(count: int) -> list[str]:
 
 @pytest.fixture
 def words(tmp_path: Path) -> list[Any]:
-    """The command, with CoLA and RTE of a few rows; CoLA's test set is whole."""
+    """The command, with a few rows of CoLA and RTE; CoLA's test set is complete."""
     root = tmp_path / "GLUE"
     for name in ("CoLA", "RTE"):
         (root / name).mkdir(parents=True)
@@ -144,7 +144,7 @@ def test_mistakes(
     code: int,
     says: str,
 ) -> None:
-    """Each is told before anything is trained."""
+    """Each mistake is reported before any training."""
     folder = tmp_path / "SHORT" / "CoLA"
     shutil.copytree(tmp_path / "GLUE" / "CoLA", folder)
     (folder / "test.tsv").write_text("index\tsentence\n0\ta\n1\tb\n")

@@ -19,9 +19,9 @@ from helpers_golden import (
     scale_of,
 )
 
-# Relative to the norm of an output. Gradients get 30 % of the norm of all gradients on
-# top: those of biases before a batch norm are 0 but for rounding. In bfloat16 the bound
-# is that of gradients in test_attention_contract.
+# Relative to the norm of an output, plus, for gradients, 30 % of the norm of all
+# gradients: gradients of biases before a batch norm are 0 except for rounding. The
+# bfloat16 bound is that of gradients in test_attention_contract.
 BOUNDS = {"float64": 1e-12, "float32": 1e-5, "bfloat16": 0.08}
 FLOOR = 0.3
 

@@ -1,4 +1,4 @@
-"""backward() tells when a gradient is complete, and adds what a pass gave at once."""
+"""backward() reports final gradients, and adds each pass's gradient in one step."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def loss_of(model: Any, seed: int = 0) -> Any:
 
 
 def gradients(parameters: list[Any]) -> list[np.ndarray | None]:
-    """Copies of what the gradients hold; of tables whole, without making them so."""
+    """Returns copies of the gradients; row gradients are expanded only in the copy."""
     found: list[np.ndarray | None] = []
     for parameter in parameters:
         rows = parameter.row_grad
@@ -74,7 +74,7 @@ def test_a_gradient_is_final_when_it_is_told(
         next(i for i, n in enumerate(order) if f"layer.{layer}." in n)
         for layer in (2, 0)
     )
-    assert last < first  # told while backward runs, not at its end
+    assert last < first  # reported while backward runs, not at its end
 
 
 def test_leaves_that_no_gradient_reaches_are_told_too() -> None:

@@ -28,7 +28,7 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def data():
-    """Two groups: few edges between them, features that say little."""
+    """Two groups with few edges between them and weak features."""
     rng = np.random.default_rng(0)
     y = np.array(["left", "right"])[np.arange(NODES) % 2]
     pairs = rng.integers(0, NODES, (2, 600))
@@ -109,7 +109,7 @@ def test_without_validation_the_last_epoch_counts(data):
 
 
 def test_weight_decay_is_adams_with_l2(data):
-    """One step by hand: m / sqrt(v) is the sign of the gradient with the decay."""
+    """One step by hand: m / sqrt(v) is the sign of the gradient plus the decay."""
     x, y, graph = data
     options = {
         **SMALL,

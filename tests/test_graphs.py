@@ -31,7 +31,7 @@ def made(name="GATForNodeClassification", dtype="float64", seed=1, **options):
     model = getattr(ea, name)(ea.GATConfig(**{**SIZES, **options}), dtype)
     rng = np.random.default_rng(seed)
     for parameter, tensor in model.named_parameters():
-        if parameter.endswith("bias"):  # 0 is where ReLU has no slope
+        if parameter.endswith("bias"):  # ReLU has no derivative at 0
             tensor.copy_(rng.normal(0.0, 0.3, tensor.shape))
     return model.eval()
 
@@ -51,7 +51,7 @@ def test_all_forms_give_one_graph():
     matrix = sparse.coo_array(
         (np.ones(len(PAIRS)), tuple(PAIRS.T)), shape=(NODES, NODES)
     )
-    once = np.unique(PAIRS, axis=0)  # entries of a matrix at one place are added
+    once = np.unique(PAIRS, axis=0)  # duplicate entries of a matrix are added
     for value, pairs in (
         (PAIRS.T, PAIRS),
         (PAIRS, PAIRS),
@@ -81,7 +81,7 @@ def test_self_loops_replace_those_that_are_there():
     assert np.array_equal(sources[sources == targets], np.arange(NODES))
     assert looped.num_edges == len(PAIRS) - 1 + NODES
     assert looped.with_self_loops() is looped
-    ends = looped.edges.starts[1:] - 1  # behind the others of their node
+    ends = looped.edges.starts[1:] - 1  # after the other edges of their node
     assert np.array_equal(looped.edges.sources[ends], np.arange(NODES))
 
 
@@ -102,7 +102,7 @@ def test_a_graph_is_pickled():
 
 
 def oracle(model, x, edges):
-    """Plain GAT, and the 1 x 1 step, edge by edge in NumPy."""
+    """Computes plain GAT and the 1 x 1 step edge by edge in NumPy."""
     config, state = model.config, model.state_dict()
     sources, targets = edges
     before = None
@@ -209,7 +209,7 @@ def test_a_node_without_edges_and_several_edges_of_one_pair():
     alone = made(add_self_loops=False)
     found = alone(features(), graph()).logits.numpy()
     assert np.allclose(found[8], alone.state_dict()["convs.2.bias"], atol=0)
-    # An edge that is there twice counts as one whose odds are twice as high.
+    # A duplicate edge counts as one edge with doubled odds.
     maps = alone(features(), graph(), output_attentions=[0]).attentions[0].numpy()
     sources, targets = graph().edge_index
     twice = (sources == 2) & (targets == 1)
@@ -275,7 +275,7 @@ def test_a_large_graph_needs_no_memory_of_nodes_squared():
     model = made(dtype="float32", attention=EVOLVING)
     x = np.ones((nodes, FEATURES), np.float32)
     before = ea.memory.current()
-    ea.memory.reset_peak()  # of other tests
+    ea.memory.reset_peak()  # set by other tests
     with ea.no_grad():
         logits = model(x, given).logits.numpy()
     assert ea.memory.peak() - before < 400 * 2**20

@@ -18,7 +18,7 @@ optuna = pytest.importorskip("optuna", reason="no optuna (extra sweep)")
 
 
 class Counting(TrainerCallback):
-    """Counts evaluations; a number of its own must not pass from trial to trial."""
+    """Counts evaluations; its count must not carry over from trial to trial."""
 
     def __init__(self, seen: list[int]) -> None:
         self.count, self.seen = 0, seen
@@ -147,7 +147,7 @@ class Inline:
 def test_an_error_of_rays_trial_is_that_of_the_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No trial stays open: neither the one that raises nor those beside it."""
+    """No trial stays open: neither the one that raises nor the parallel ones."""
     monkeypatch.setattr(search_ray, "RayTasks", Inline)
 
     def objective(metrics: dict[str, Any]) -> float:

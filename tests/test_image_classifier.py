@@ -106,7 +106,7 @@ def test_files_keep_everything(model: Any, tmp_path: Path) -> None:
         assert np.array_equal(other.predict_proba(X), model.predict_proba(X))
     record = json.loads((tmp_path / "estimator.json").read_text())
     without = {name: value for name, value in record.items() if name != "size"}
-    (tmp_path / "estimator.json").write_text(json.dumps(without))  # as ViT alone had it
+    (tmp_path / "estimator.json").write_text(json.dumps(without))  # as for ViT alone
     assert ea.ImageClassifier.load(tmp_path).size_ == model.size_
     for change in ({"format": 9}, {"classes": ["a"]}, {"mean": None}):
         (tmp_path / "estimator.json").write_text(json.dumps({**record, **change}))
@@ -201,7 +201,7 @@ def test_architectures_train_by_the_recipe_of_cifar(
         "ea_aa_resnet34": ea.attention.Evolving(0.5, 1.0),
         "pa_cifar_net": ea.attention.Predictive(0.01),
     }
-    assert config.attention == kinds[architecture]  # the name's own
+    assert config.attention == kinds[architecture]  # given by the name
     rates = [row["learning_rate"] for row in model.history_]
     # cycles of two and of four epochs: the rate rises once, where the second begins
     assert [b > a for a, b in itertools.pairwise(rates)] == [
@@ -216,7 +216,7 @@ def test_architectures_train_by_the_recipe_of_cifar(
 
 
 def test_the_recipe_reaches_the_training() -> None:
-    """Each option changes the weights, and repeating it does not."""
+    """Each option changes the weights; repeating a run does not."""
     x, y = stripes(16, 16)
     options = {"resnet": NARROW["resnet"]}
 
@@ -343,7 +343,7 @@ def test_top_k_by_hand() -> None:
     scores = [[0.1, 0.5, 0.4], [0.3, 0.3, 0.4], [0.2, 0.2, 0.6]]
     labels = [2, 1, 0]
     assert top_k(scores, labels, 1) == 0.0
-    assert top_k(scores, labels, 2) == pytest.approx(2 / 3)  # of equals the first
+    assert top_k(scores, labels, 2) == pytest.approx(2 / 3)  # ties: the first wins
     assert top_k(scores, labels) == 1.0
     with pytest.raises(ea.ShapeError, match="top_k: scores of shape"):
         top_k(scores, [0, 1])

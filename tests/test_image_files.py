@@ -162,7 +162,8 @@ def test_resize() -> None:
     assert resized(PICTURE, (6, 8)) is PICTURE
     half = Resize([3, 4])(PICTURE.astype(np.float32), rng())
     assert half.shape == (3, 4, 2)
-    # away from the border: the triangle of twice the width, 1 3 3 1 of 8, along both
+    # away from the border: a triangle filter of twice the width, (1 3 3 1) / 8, on both
+    # axes
     weights = np.array([1, 3, 3, 1]) / 8
     middle = np.einsum("i,j,ijc->c", weights, weights, PICTURE[1:5, 1:5].astype("f8"))
     assert np.allclose(half[1, 1], middle, atol=1e-3)
@@ -207,7 +208,7 @@ def test_cutout() -> None:
         assert np.ptp(columns) < 4
         areas.append(len(rows))
     assert max(areas) == 16
-    assert min(areas) >= 4  # at a corner: its centre lies in the picture
+    assert min(areas) >= 4  # at a corner: the centre is inside the picture
     assert ones.all()
 
 

@@ -231,7 +231,7 @@ def test_dlpack_from_numpy_is_shared(dtype):
 @every_dtype
 def test_dlpack_to_numpy_is_shared(dtype):
     tensor = ea.Tensor([1, 2, 3], dtype=dtype)
-    if dtype == "bfloat16":  # which NumPy's DLPack does not know
+    if dtype == "bfloat16":  # NumPy's DLPack does not support it
         with pytest.raises(RuntimeError, match="dtype"):
             np.from_dlpack(tensor)
         return

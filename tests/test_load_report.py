@@ -1,4 +1,4 @@
-"""Names of checkpoints are matched with names of models, and nothing is silent."""
+"""Checkpoint names are matched with model names, and everything is reported."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def lm_head(table: NameTable) -> Shapes:
 
 
 def tied(table: NameTable) -> tuple[str, str]:
-    """The names of the decoder's weight and bias that only checkpoints have."""
+    """Returns the names of the decoder's weight and bias that only checkpoints have."""
     return table.ties[0].alias, table.ties[1].alias
 
 
@@ -77,7 +77,7 @@ def classifier(table: NameTable, labels: int = 3) -> Shapes:
 
 
 def filled(shapes: Shapes, dtype: object = np.float32) -> dict[str, np.ndarray]:
-    """Arrays of these shapes, each with values of its own."""
+    """Returns arrays of these shapes, each with different values."""
     result, start = {}, 0
     for name, shape in shapes.items():
         size = int(np.prod(shape))
@@ -122,7 +122,7 @@ def test_base_into_headed(table: NameTable) -> None:
 def test_headed_into_base(table: NameTable) -> None:
     found = filled(inside(table, base()) | lm_head(table))
     for alias in tied(table):
-        found[alias] = np.zeros(3, np.float32)  # of no use here, so never compared
+        found[alias] = np.zeros(3, np.float32)  # not used here, so never compared
     assigned, report = match(base(), found, table=table)
     assert_all(assigned, report, base())
     assert set(report.unexpected) == {*lm_head(table), *tied(table)}

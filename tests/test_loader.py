@@ -81,7 +81,7 @@ DATA = [
 
 
 class ArrowLike:
-    """What datasets.Dataset looks like: column names, dicts of lists for slices."""
+    """An imitation of datasets.Dataset: column names, dicts of lists for slices."""
 
     def __init__(self, rows: list[dict]) -> None:
         self.rows, self.column_names = rows, list(rows[0])
@@ -170,7 +170,7 @@ def test_rows_without_text():
 
 
 class TheirEncoding(dict):
-    """What a fast tokenizer of transformers returns: it tells of its encodings."""
+    """An imitation of the result of transformers' fast tokenizers, with encodings."""
 
     @property
     def encodings(self):
@@ -191,7 +191,7 @@ def test_truncation_is_said(minilm, caplog, whose):
             else found
         )
 
-    texts = ["a b c d", "a b c", "a b c d e", "a"]  # [CLS] and [SEP] beside them
+    texts = ["a b c d", "a b c", "a b c d e", "a"]  # plus [CLS] and [SEP]
     rows = [{"text": text} for text in texts]
     features = tokenize_dataset(rows, tok, text_columns="text", max_length=5)
     assert features.lengths.tolist() == [5, 5, 5, 3]
@@ -312,7 +312,7 @@ def test_bad_rows_of_a_batch(name):
 
 
 def padded_rows(rows, left=False, kind=list):
-    """The rows as transformers' tokenizers pad them, with labels of -100 there."""
+    """Returns rows as transformers' tokenizers pad them, with label -100 as padding."""
     width = max(len(row["input_ids"]) for row in rows) + 2
     padded = []
     for row in rows:
@@ -471,7 +471,7 @@ def test_resume_at_any_batch(prefetch, stop):
     second.skip(stop)
     rest = list(second)
     assert same_batches(done + rest, whole)
-    assert same_batches(list(second), whole)  # the next iteration is a whole one
+    assert same_batches(list(second), whole)  # the next iteration is complete
 
 
 def test_more_than_an_epoch_cannot_be_skipped():
@@ -527,7 +527,7 @@ def test_prefetch_works_ahead_but_not_further():
     while len(made) < 6 and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(0.1)
-    assert len(made) == 6  # one given out, four in store, one waiting for room
+    assert len(made) == 6  # one consumed, four prefetched, one waiting for space
     iterator.close()
 
 
@@ -568,7 +568,7 @@ def test_batches_of_tokens(lengths, limit, seed):
         assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
         assert all(len(b) == 1 or lengths[b].sum() <= limit for b in batches)
         assert lengths[batches[0]].max() == lengths.max()
-    assert len({len(batches) for batches in epochs}) == 1  # a run's plan counts on it
+    assert len({len(batches) for batches in epochs}) == 1  # a run's plan relies on it
     spans = [(-lengths[b].max(), -lengths[b].min(), -len(b)) for b in epochs[0]]
     ordered = [epochs[0][i] for _, i in sorted(zip(spans, count(), strict=False))]
     for before, after in pairwise(ordered):

@@ -1,4 +1,4 @@
-"""Logits at chosen tokens: the numbers that all logits have there."""
+"""Logits at chosen tokens equal the same rows of all logits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS = ["vanilla", "residual", "evolving"]
 
 
 def both(name: str, **options: Any) -> Any:
-    """A model, its inputs, and those for labelled tokens alone."""
+    """Returns a model, its inputs, and the inputs for labelled tokens only."""
     model = tiny(name, dtype="float64", **{**NO_DROPOUT, **options})
     inputs = inputs_for(model, batch_for(name))
     fewer = model.at_labels(inputs)

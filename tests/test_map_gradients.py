@@ -1,4 +1,4 @@
-"""Gradients of the maps that a model returns, by slopes, and scores before the step."""
+"""Gradients of returned maps by finite differences, and scores before the step."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def moved(maps, name, layer):
 @ea.attention.register("moved_scores")
 @dataclass(frozen=True)
 class MovedScores(ea.attention.CustomBias):
-    """Adds what a test says to S."""
+    """Adds a test's offset to S."""
 
     def map(self, q, context):
         zeros = ea.Tensor(np.zeros(context.packing.map_elements))
@@ -54,7 +54,7 @@ class MovedScores(ea.attention.CustomBias):
 @ea.attention.register("moved_probabilities")
 @dataclass(frozen=True)
 class MovedProbabilities(ea.attention.CustomScope):
-    """The dense scope; adds what a test says to L and P."""
+    """The dense scope, with a test's offsets added to L and P."""
 
     grid = True
 
@@ -264,7 +264,7 @@ def test_time_series_maps_have_gradients():
 
 
 def pair_maps(variant, fused=True, again=False, dtype="float64"):
-    """The gradients of all maps and states of an encoder-decoder, and its maps."""
+    """Returns the gradients of an encoder-decoder's maps and states, and its maps."""
     on = _core.fast_paths()["fused_attention"]
     _core.set_fast_path("fused_attention", fused)
     try:
@@ -324,7 +324,7 @@ def test_retain_grad_of_any_result():
     x = ea.Tensor([3.0], requires_grad=True)
     y, z = x * x, x * 2
     y.retain_grad()
-    y.retain_grad()  # the second time changes nothing
+    y.retain_grad()  # a second call changes nothing
     x.retain_grad()
     assert y.retains_grad
     assert not z.retains_grad

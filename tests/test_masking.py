@@ -18,7 +18,7 @@ SPECIAL = set(WORDS.all_special_ids)
 
 
 def drawn(rows: list[np.ndarray], seed: int = 0, **options: Any) -> Any:
-    """Rows, inputs and labels of a masker, flat."""
+    """Returns the flat ids, inputs and labels of a masker."""
     masker = TokenMasker(WORDS, **options)
     ids = np.concatenate(rows)
     offsets = np.cumsum([0, *map(len, rows)])
@@ -27,7 +27,7 @@ def drawn(rows: list[np.ndarray], seed: int = 0, **options: Any) -> Any:
 
 
 def random_rows(count: int, length: int, seed: int = 0) -> list[np.ndarray]:
-    """[CLS] random tokens [SEP]."""
+    """Returns rows of [CLS], random tokens and [SEP]."""
     random = np.random.default_rng(seed)
     inner = random.integers(5, len(WORDS), (count, length - 2))
     frame = [WORDS.cls_token_id], [WORDS.sep_token_id]
@@ -40,14 +40,14 @@ def test_shares():
     assert np.array_equal(labels[chosen], ids[chosen])
     assert np.array_equal(inputs[~chosen], ids[~chosen])
     assert not np.isin(labels[chosen], list(SPECIAL)).any()
-    n = 400 * 100  # that may be chosen
+    n = 400 * 100  # tokens that may be chosen
     sd = (0.15 * 0.85 / n) ** 0.5
     assert abs(chosen.sum() / n - 0.15) < 4 * sd
     masked = (inputs == WORDS.mask_token_id) & chosen
     kept = (inputs == ids) & chosen
     other = chosen & ~masked & ~kept
     assert abs(masked.sum() / chosen.sum() - 0.8) < 4 * (0.16 / chosen.sum()) ** 0.5
-    # a random token is the old one once in so many
+    # one in ``ordinary`` random tokens equals the old one
     ordinary = len(WORDS) - len(SPECIAL)
     for found, share in ((kept, 0.1 * (1 + 1 / ordinary)), (other, 0.1)):
         sd = (0.09 / chosen.sum()) ** 0.5

@@ -75,13 +75,13 @@ def pairs(**options):
 
 
 def held():
-    """Bytes that tensors hold, without those of other tests' garbage."""
+    """Returns the bytes that tensors hold, after collecting other tests' garbage."""
     gc.collect()
     return ea.memory.current()
 
 
 def measured(model, inputs, optimizer):
-    """The most bytes that tensors held in the second of two steps."""
+    """Returns the peak of the bytes that tensors hold in the second of two steps."""
     made = ea.optim.create(optimizer, model.named_parameters(), lr=1e-3)
     model.train()
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""The default limit of memory: what the control group of the process leaves."""
+"""The default memory limit, derived from the control group of the process."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_limit_of_a_group(name: str, tmp_path: Path) -> None:
 
 
 def test_out_of_memory_acts_before_the_kernel_does(tmp_path: Path) -> None:
-    """With the limit of a small container an allocation fails, and what fits works."""
+    """In a small container, allocations over the limit fail and smaller ones work."""
     root = made(tmp_path, "0::/", {f"{V2}/memory.max": 64 << 20})
     before, limit = _core.memory_limit(), _core.memory_limit_within(root)
     assert limit == 48 << 20
@@ -107,22 +107,22 @@ def test_the_default_is_that_of_this_machine() -> None:
 
 
 def resident() -> int:
-    """Bytes of this process in memory."""
+    """Returns the resident bytes of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_cached_blocks_count_towards_the_limit() -> None:
-    """They are given back before the limit is reached by both together."""
+    """They are released before cached and used blocks together reach the limit."""
     before = _core.memory_limit()
     block = 16 << 20
-    _core.release_cached_memory()  # or x below takes a block that other tests left
+    _core.release_cached_memory()  # or x below reuses a block left by other tests
     kept = [ea.Tensor(np.ones((block // 4,), np.float32)) for _ in range(6)]
     full, base = resident(), _core.current_memory() - 6 * block
     try:
         _core.set_memory_limit(base + 2 * block)
         del kept
-        x = ea.Tensor(np.ones((6 << 18,), np.float32))  # too small for those blocks
+        x = ea.Tensor(np.ones((6 << 18,), np.float32))  # too small to reuse the blocks
         assert resident() < full - 3 * block
         del x
     finally:
@@ -135,7 +135,7 @@ def floats(mebibytes: float, value: float = 1.0) -> ea.Tensor:
 
 
 def test_free_memory_serves_blocks_of_other_sizes() -> None:
-    """Neighbours that are free make one larger block, and a larger one several."""
+    """Free neighbours merge into a larger block, and a larger block splits."""
     _core.release_cached_memory()
     kept = [floats(3) for _ in range(40)]
     full = resident()
@@ -146,7 +146,7 @@ def test_free_memory_serves_blocks_of_other_sizes() -> None:
 
 
 def test_blocks_in_use_do_not_overlap() -> None:
-    """Random sizes, taken and given back in random order, keep what they hold."""
+    """Blocks of random sizes, used and freed in random order, keep their values."""
     rng = np.random.default_rng(0)
     kept: dict[int, ea.Tensor] = {}
     for turn in range(400):
@@ -182,7 +182,7 @@ except ea.OutOfMemory as error:
 
 
 def test_a_limit_of_addresses_leaves_what_fits() -> None:
-    """ulimit -v: fewer addresses are reserved than otherwise, then a typed error."""
+    """Under ulimit -v fewer addresses are reserved; then comes a typed error."""
     command = [sys.executable, "-c", FEW_ADDRESSES]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     mean, error = run.stdout.splitlines()

@@ -39,7 +39,7 @@ def logits_of(classes: np.ndarray, count: int) -> np.ndarray:
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
-    """Mean rank of each value among equals."""
+    """Returns the rank of each value; ties get their mean rank."""
     return np.array(
         [(values < v).sum() + ((values == v).sum() - 1) / 2 for v in values]
     )
@@ -165,7 +165,7 @@ def test_sizes_are_the_official_ones():
 
 
 def write_all(folder: Path, leave_out: tuple[str, ...] = ()) -> None:
-    """Prediction files of a run of every task, as run_glue writes them."""
+    """Writes the prediction files of every task as run_glue does."""
     for task in glue.TASKS.values():
         for name, size in task.test_sizes.items():
             if name in leave_out:

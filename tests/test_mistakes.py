@@ -1,7 +1,7 @@
-"""The table of users' mistakes: the right class, and what, where, what to do.
+"""Users' mistakes: the error class, and a text that says what, where, what to do.
 
-The rows stand in tests/mistakes/; here they are run, together with the mistakes that
-need a process of their own: variables of the environment, command lines, memory.
+The rows are in tests/mistakes/; they run here, together with the mistakes that need
+their own process: environment variables, command lines, memory.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ TABLE = {
     for room, module in ROOMS.items()
     for name, row in module.ROWS.items()
 }
-# What no reader of a message should have to know: C++, templates, the binding library,
-# NumPy's insides.
+# Details that no message may contain: C++, templates, the binding library, NumPy's
+# internals.
 NOISE = re.compile(
     r"std::|ea::|::|pybind|incompatible function arguments|incompatible constructor|"
     r"SupportsI|Unable to cast|C\+\+ type|inhomogeneous|<class |object at 0x|"
@@ -84,7 +84,7 @@ NOISE = re.compile(
 
 
 def check_message(text: str, *parts: str) -> None:
-    """Every part is in the message, and no noise."""
+    """Asserts that the message has every part and no noise."""
     for part in parts:
         assert re.search(part, text, re.S), f"no {part!r} in: {text}"
     assert not NOISE.search(text), text

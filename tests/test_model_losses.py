@@ -79,7 +79,7 @@ def test_masked_lm_ignores_minus_100(name, smoothing):
 
 
 def test_labels_on_padding_do_not_count():
-    # Unlike a label at a token, one at a masked place has no logits to be judged by.
+    # Unlike a label at a token, a label at padding has no logits to be compared with.
     model = model_for("BertForMaskedLM")
     labels = labels_for(model, BATCH)
     valid = BATCH.valid(4)
@@ -95,7 +95,7 @@ def test_nothing_to_predict():
     model = model_for("BertForMaskedLM")
     labels = np.full(sum(BATCH.lengths), -100)
     arrays, gradients = run(model, **BATCH.packed(), labels=labels)
-    assert np.isnan(arrays["loss"])  # the mean of nothing, as torch has it
+    assert np.isnan(arrays["loss"])  # the mean of no values, as in torch
     assert np.isfinite(arrays["logits"]).all()
     assert not any(gradient.any() for gradient in gradients.values())
 
@@ -121,7 +121,7 @@ def test_the_decoder_is_the_word_embedding():
     unused = sorted(set(range(SIZES["vocab_size"])) - set(BATCH.packed()["input_ids"]))
     _, gradients = run(model, **BATCH.packed(), labels=labels_for(model, BATCH))
     rows = gradients["bert.embeddings.word_embeddings.weight"][unused]
-    assert np.all(np.any(rows, axis=1))  # words that are not in the input: as outputs
+    assert np.all(np.any(rows, axis=1))  # not in the input: from the outputs
 
 
 WRONG = {

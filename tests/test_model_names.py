@@ -28,7 +28,7 @@ COUNTS = {
     "ea_bert_large": 335_141_888 + 23 * CONV[16],
     "roberta_large": 355_359_744,
     "ea_roberta_large": 355_359_744 + 23 * CONV[16],
-    # Wang et al., ICML 2021, Table 5, without the table of words
+    # Wang et al., ICML 2021, Table 5, without the word embeddings
     "transformer_lite": 2_482_560 + 10_000 * 160,
     "ea_transformer_lite": 2_485_076 + 10_000 * 160,
     "pa_transformer_lite": 2_482_560 + 5 * CONV[4] + 10_000 * 160,
@@ -36,7 +36,7 @@ COUNTS = {
     "ea_transformer_base": 44_148_424 + 32_000 * 512,
     "pa_transformer_base": 44_138_496 + 5 * CONV[8] + 32_000 * 512,
     "t5_small": 60_506_624,
-    # Predictive Attention, Table 1, with two classes, without the table of words
+    # Predictive Attention, Table 1, with two classes, without the word embeddings
     "text_transformer": 2_788_005 - 3 * 257 + 30_522 * 300,
     "pa_text_transformer": 2_789_173 - 3 * 257 + 30_522 * 300,
     "pa_text_conv_transformer": 2_590_157 - 3 * 257 + 30_522 * 300,
@@ -44,11 +44,11 @@ COUNTS = {
     "t5_base": 222_903_552,
     "ea_t5_base": 222_903_552 + 45_780,  # 11 + 12 + 12 sites
     "pa_t5_base": 222_903_552 + 11 * CONV[12],
-    # without the output matrix; a third less of d_ff, and a gate
+    # without the output matrix; d_ff is a third smaller, with a gate
     "t5_v1_1_small": 76_961_152 - 32_128 * 512,
     "t5_v1_1_base": 247_577_856 - 32_128 * 768,
     "ea_t5_v1_1_base": 247_577_856 - 32_128 * 768 + 35 * CONV[12],
-    # torchvision's, and Wang et al., ICML 2021, Table 1, which rounds them
+    # counts of torchvision, and of Wang et al., ICML 2021, Table 1, which rounds them
     "resnet34": 21_797_672,
     "resnet50": 25_557_032,
     "resnet101": 44_549_160,
@@ -65,7 +65,7 @@ COUNTS = {
     "pa_aa_resnet50": 25_814_192 + 11 * CONV[8],
     "pa_aa_resnet101": 45_397_784 + 28 * CONV[8],
     "pa_aa_resnet152": 61_630_720 + 45 * CONV[8],
-    # no reading that we tried gives the 4.92 million of the predictive paper
+    # no interpretation that we tried gives the predictive paper's 4.92 million
     "cifar_net": 10_213_322,
     "ea_cifar_net": 10_213_322 + 4 * CONV[4],
     "pa_cifar_net": 10_213_322 + 4 * CONV[4],
@@ -95,7 +95,7 @@ def test_counts(name, monkeypatch):
         shapes.update((n, t.shape) for n, t in model.named_parameters())
 
     monkeypatch.setattr(ea.PreTrainedModel, "__init__", shapes_alone)
-    gc.collect()  # what other tests have left must not be freed in between
+    gc.collect()  # other tests' garbage must not be freed in between
     held = _core.current_memory()
     ea.create_model(name)
     assert sum(map(math.prod, shapes.values())) == COUNTS[name]
@@ -222,7 +222,7 @@ def test_mistakes(name, settings, text):
 
 
 def test_subclasses_of_a_model_leave_the_names_to_it():
-    """A researcher's subclass is loaded by its own name, and Auto classes stay."""
+    """A user's subclass is loaded by its own name; Auto classes do not change."""
 
     def define():
         class Mine(ea.BertModel):
@@ -235,7 +235,7 @@ def test_subclasses_of_a_model_leave_the_names_to_it():
 
     define()
     assert MODELS["base"]["bert"] is ea.BertModel
-    _, again = define()  # a cell that is run again
+    _, again = define()  # a notebook cell that runs again
     assert MODELS.pop("test_family")["bert"] is again
 
 

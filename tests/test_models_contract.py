@@ -1,4 +1,4 @@
-"""The contract of every architecture and head: a task class is tested by existing."""
+"""Contract tests of every architecture and head: they find each task class."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_architecture_has_its_classes():
 
 @pytest.fixture
 def whole_last_layer():
-    """All rows of the last layer: which are computed depends on the outputs asked."""
+    """Computes all rows of the last layer, whichever outputs are requested."""
     ea.set_fast_path("first_tokens", False)
 
 
@@ -172,10 +172,10 @@ def test_training_lowers_the_loss(name, dtype):
 def test_every_parameter_gets_a_gradient(name):
     model = tiny(name, EVOLVING)
     _, gradients = run(model, **inputs_for(model, batch_for(name)))
-    # The pooler of a base model has one only through pooler_output, which run() takes.
+    # A base model's pooler gets one only through pooler_output, which run() uses.
     silent = [n for n, _ in model.named_parameters() if n not in gradients]
     assert silent == []
-    # A softmax does not see a shift of all its terms.
+    # A softmax is invariant to a shift of all its terms.
     shifts = ("key.bias", "qa_outputs.bias")
     if model.head == "multiple_choice":
         shifts += ("classifier.bias",)
@@ -203,7 +203,7 @@ def test_eval_is_deterministic_and_training_follows_the_seed(name):
     assert_same_bits(result(1), result(2))
     state = ea.get_rng_state()
     result()
-    assert ea.get_rng_state() == state  # eval draws nothing
+    assert ea.get_rng_state() == state  # eval draws no random numbers
 
 
 # --- parameters and files -------------------------------------------------------------
@@ -297,7 +297,7 @@ def test_padding_ids_are_what_the_architectures_say():
 
 @every_model
 def test_pre_norm_layers_keep_the_contract(name):
-    """Packed as padded, recomputed as kept: the same bits."""
+    """Packed or padded, recomputed or kept: the bits are the same."""
     model = tiny(name, EVOLVING, norm_first=True, **NO_DROPOUT)
     inputs = inputs_for(model, batch_for(name))
 

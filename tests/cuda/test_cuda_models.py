@@ -1,4 +1,4 @@
-"""Models on the GPU: gradients, the numbers of the CPU within bounds, the same bits."""
+"""Models on the GPU: gradients, agreement with the CPU, and reproducible bits."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def gradients(model: Any, inputs: dict[str, Any]) -> tuple[float, list[np.ndarra
 
 
 def apart(found: list[np.ndarray], exact: list[np.ndarray]) -> float:
-    """Of all gradients together: |difference| / |exact|."""
+    """Returns |difference| / |exact| over all gradients together."""
     both = (np.concatenate([a.ravel() for a in one]) for one in (found, exact))
     got, want = both
     return float(np.linalg.norm(got - want) / np.linalg.norm(want))
 
 
-# In float32 only the order of sums differs, through three layers and back; bfloat16 is
-# held to the bound that tests/test_bfloat16.py holds random models to on the CPU.
+# In float32 only the order of sums differs, through three layers and back. bfloat16 has
+# the bound that tests/test_bfloat16.py uses for random models on the CPU.
 @kinds
 @pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-4), ("bfloat16", 0.15)])
 def test_gradients_are_those_of_the_cpu(kind: str, dtype: str, bound: float):
@@ -118,7 +118,7 @@ def train(
 
 @pytest.mark.parametrize(("dtype", "bound"), [("float32", 0.01), ("bfloat16", 0.06)])
 def test_fifty_steps_follow_the_cpu(dtype: str, bound: float):
-    """The same dropout on both: Philox has the same bits everywhere."""
+    """Both draw the same dropout: Philox gives the same bits everywhere."""
     losses: dict[str, list[float]] = {"cpu": [], "cuda": []}
     for device, seen in losses.items():
         train(device, dtype, 50, watch=seen.append)

@@ -1,10 +1,9 @@
 """A CUDA device: its memory, and copies to, on and from it.
 
 Runs where there is a GPU, and on the emulated CUDA of tests/cuda_host
-(tools/run_cuda_host.sh). There the very same sources run on the CPU: copies that are
-asynchronous happen as late as they may, memory of the device faults where the host
-touches it, and every kernel runs between guard pages in two orders that must give the
-same bits.
+(tools/run_cuda_host.sh). The emulation runs the same sources on the CPU: asynchronous
+copies happen as late as allowed, device memory faults when the host touches it, and
+every kernel runs between guard pages, in two orders that must give the same bits.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def test_copies_between_devices_come_after_what_they_copy():
 
 
 class Lent:
-    """A tensor of another library, which notes how it is asked for."""
+    """A tensor of another library that records the options of each request."""
 
     def __init__(self, tensor: ea.Tensor) -> None:
         self.tensor, self.asked = tensor, []
@@ -97,12 +96,12 @@ def test_tensors_are_lent_in_the_order_of_the_queues():
     lent = Lent(t + t)
     taken = ea.from_dlpack(lent)
     (options,) = lent.asked
-    assert options["stream"] > 2  # our queue of cuda:1, not a default one
+    assert options["stream"] > 2  # our stream of cuda:1, not a default one
     del lent
     assert taken.device == LAST
     assert np.array_equal(host(taken + t), 3 * values)
     waits = _core.host_waits()
-    del taken  # its owner may use the memory again at once
+    del taken  # the owner may reuse the memory at once
     assert _core.host_waits() == waits + 1
     for stream in (None, 1, 2, -1, options["stream"]):
         capsule = t.__dlpack__(stream=stream)
@@ -116,7 +115,7 @@ def test_torch_shares_memory_both_ways():
     if not torch.cuda.is_available():
         pytest.skip("torch sees no GPU")
     t = on(FIRST, np.arange(1 << 20, dtype=np.float32))
-    for _ in range(20):  # so that one who does not wait is late
+    for _ in range(20):  # long enough to expose a missing wait
         t = t + t
         theirs = torch.from_dlpack(t) * 2
         ours = ea.from_dlpack(theirs) * 0.25

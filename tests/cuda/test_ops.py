@@ -1,7 +1,7 @@
 """Every op on a CUDA device agrees with the CPU's reference, forward and backward.
 
-The cases are those of all kernels' tests. On the emulated CUDA the large ones are left
-out, and types take turns: tests/kernels/test_agreement.py has each kernel on all there.
+The cases are those of all kernels' tests. The emulated CUDA skips the large ones and
+alternates the types: tests/kernels/test_agreement.py runs each kernel on all there.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ import evolving_attention as ea
 DEVICE = last_cuda_device()
 SMALL = "emulated" in ea.devices()[DEVICE]
 TURNS = SMALL and not os.environ.get("EA_TEST_EXHAUSTIVE")
-# EA_TEST_CASES: a pattern of the wanted cases; tools that watch a kernel make it 10 to
-# 100 times slower.
+# EA_TEST_CASES: a pattern that selects cases, because tools that instrument kernels
+# make them 10 to 100 times slower.
 WANTED = re.compile(os.environ.get("EA_TEST_CASES", ""))
 HERE = by_op(
     case for case in CASES if not (SMALL and case.wide) and WANTED.search(str(case))
 )
 DTYPES = ("float32", "bfloat16")
-# It stores its maps on the way. In bfloat16 a sum of the convolution may be so near 0
-# that a GPU's order of sums decides its sign, hence whether ReLU passes its gradient.
+# The composite stores its intermediate maps. In bfloat16 a convolution's sum may be so
+# near 0 that the GPU's order of summation decides its sign, and so whether ReLU passes
+# its gradient.
 GATES_TURN = ("evolve_composite", "bfloat16")
 
 
@@ -51,7 +52,7 @@ def check_case(case: Case, dtype: str) -> None:
     want[0] = followed(case, dtype, got[0], want[0])
     if not SMALL and (case.op, dtype) == GATES_TURN:
         got, want = got[:1], want[:1]  # without the gradients
-    # Every kernel of the op differs, not one of them.
+    # All kernels of the op differ from the reference's, not only one.
     for which, (ours, theirs) in enumerate(zip(got, want, strict=True)):
         assert_agrees(
             ours,

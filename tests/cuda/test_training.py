@@ -19,10 +19,10 @@ from evolving_attention import _core, optim
 
 LAST = last_cuda_device()
 EVOLVING = ea.attention.Evolving(0.3, 0.4)
-# Largest difference from the CPU over three steps: of loss and gradient norm, relative;
-# of the weights, in steps of the learning rate. In float32 sums differ in their last
-# bits. A bfloat16 has 8 bits, so that an activation that falls to the other neighbour
-# moves what follows by 2^-8, and weights below 1 lie up to 2^-8 = 4 steps apart: two.
+# Largest differences from the CPU over three steps: loss and gradient norm (relative),
+# weights (in units of the learning rate). In float32 sums differ in their last bits.
+# bfloat16 has 8 bits: an activation rounded to the other neighbour moves later values
+# by 2^-8. Weights below 1 are up to 2^-8 = 4 units apart; two such steps are allowed.
 BOUNDS = {"float32": (2e-6, 2e-6, 0.01), "bfloat16": (2.0**-6, 2.0**-5, 8.0)}
 
 
@@ -45,7 +45,7 @@ def test_training_agrees_with_the_cpu(name: str, attention: Any, dtype: str):
     assert_same_course(got.pop("log"), want.pop("log"), of_loss, of_norm)
     for key, value in want.items():
         difference = np.abs(got[key].astype(np.float64) - value.astype(np.float64))
-        # A shift of all keys changes no softmax: the gradient is noise alone.
+        # A shift of all keys changes no softmax: the gradient is only noise.
         noise = key.endswith("key.bias")
         assert difference.max() <= (8.0 if noise else steps) * 1e-3, key
 
@@ -60,7 +60,7 @@ def test_training_twice_gives_the_same_bits():
 
 
 class Waits(ea.TrainerCallback):
-    """How often the host has waited for a device when each step begins."""
+    """Records at each step's begin how often the host has waited for a device."""
 
     def __init__(self) -> None:
         self.seen: list[int] = []
@@ -70,7 +70,7 @@ class Waits(ea.TrainerCallback):
 
 
 def trained(folder: Path, device: str) -> tuple[ea.Trainer, Waits]:
-    """A short run with an evaluation at its end."""
+    """Trains briefly, with an evaluation at the end."""
     waits = Waits()
     rows = [{"input_ids": [3 + i % 30, 4, 5 + i], "label": i % 2} for i in range(12)]
     arguments = ea.TrainingArguments(

@@ -19,7 +19,7 @@ NODES, FEATURES = 40, 12
 
 
 def course(device: str, evolving: bool, as_sparse: bool) -> list[np.ndarray]:
-    """The losses of three steps, the last logits, and the weights after them."""
+    """Returns the losses of three steps, the last logits, and the final weights."""
     rng = np.random.default_rng(0)
     x: Any = rng.random((NODES, FEATURES)) * (rng.random((NODES, FEATURES)) < 0.3)
     x = sparse.csr_array(x.astype(np.float32)) if as_sparse else x.astype(np.float32)
@@ -54,6 +54,6 @@ def course(device: str, evolving: bool, as_sparse: bool) -> list[np.ndarray]:
 def test_training_agrees_with_the_cpu(evolving: bool, as_sparse: bool) -> None:
     want, got = (course(device, evolving, as_sparse) for device in ("cpu", LAST))
     for a, b in zip(want, got, strict=True):
-        # Adam divides by the root of a small second moment, which enlarges last bits
+        # Adam divides by the root of a small second moment, which amplifies last bits
         assert np.abs(a - b).max() < 1e-3 * max(1.0, float(np.abs(a).max()))
     assert np.array_equal(got[1], course(LAST, evolving, as_sparse)[1])

@@ -19,11 +19,12 @@ import evolving_attention as ea
 from evolving_attention import optim
 
 LAST = last_cuda_device()
-# Largest difference from the CPU over three steps: of loss and gradient norm, relative;
-# of a tensor, in its largest move (at least 1 % of the largest of all, since a bias in
-# front of a batch norm moves by noise alone) and in its largest value. float32: sums
-# differ in their last bits. bfloat16: what falls to the other neighbour moves by 2^-8,
-# which the variances of few steps enlarge, and stored weights move by two neighbours.
+# Largest differences from the CPU over three steps. Loss and gradient norm: relative.
+# Tensors: relative to their largest move (at least 1 % of the largest of all, since a
+# bias before a batch norm moves by noise alone) and to their largest value. float32:
+# sums differ in their last bits. bfloat16: rounding to the other neighbour moves a
+# value by 2^-8, which variances over few steps amplify, and stored weights move by two
+# neighbours.
 BOUNDS = {
     "float32": (1e-5, 1e-5, 0.001, 0.0),
     "bfloat16": (2.0**-6, 2.0**-4, 0.25, 2.0**-7),
@@ -35,10 +36,10 @@ NAMES = [
 
 
 def train(device: str, name: str, dtype: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the tensors were, and what three steps make of them."""
+    """Returns the tensors before training, and the results of three steps."""
     model = tiny(name, dtype).to(device).train()
     before = {key: value.copy() for key, value in model.state_dict().items()}
-    batch = draw((5, 9, 7, 9, 8, 6, 9, 4))  # steps enough for batch norm's variances
+    batch = draw((5, 9, 7, 9, 8, 6, 9, 4))  # enough steps for batch norm's variances
     inputs = {**batch.packed(), **targets_for(model, batch)}
     optimizer = optim.RAdam(model.parameters(), lr=0.02, betas=(0.9, 0.99))
     return before, three_steps(model, optimizer, inputs, 4.0)
@@ -61,7 +62,7 @@ def test_training_agrees_with_the_cpu(name: str, dtype: str):
 
 
 def largest(a: np.ndarray, b: np.ndarray) -> float:
-    """The largest difference of two arrays."""
+    """Returns the largest difference between two arrays."""
     return float(np.abs(a.astype(np.float64) - b.astype(np.float64)).max())
 
 

@@ -33,7 +33,7 @@ from evolving_attention import _core, errors, optim
 
 ACTIVATION_OPS = (*ACTIVATIONS, "leaky_relu", "linear_activation", "feed_forward")
 
-# Which ops run a kernel, forward or backward.
+# The ops that run each kernel, forward or backward.
 KERNEL_OPS = {
     "activation_backward": ACTIVATION_OPS,
     "activation_forward": ACTIVATION_OPS,
@@ -101,7 +101,7 @@ KERNEL_OPS = {
     "window_softmax": ("map_softmax",),
     "window_softmax_backward": ("map_softmax",),
 }
-# Kernels of steps, below.
+# Kernels with tests of their own: optimizer steps below, cached attention in its file.
 OWN_TEST = {
     "adamw",
     "cached_attention",
@@ -112,7 +112,7 @@ OWN_TEST = {
     "sum_of_squares",
 }
 
-# Those that take fixed weights alone: test_winograd.py compares them.
+# Implementations that take only fixed weights: test_winograd.py compares them.
 OF_FIXED = {("conv2d_forward", "winograd")}
 
 ENTRIES = sorted({(kernel, one) for kernel, one, _ in _core.kernel_entries()})
@@ -122,9 +122,10 @@ OFTEN = Counter(case.op for case in CASES)
 
 
 def turns(cases: Iterable[Case]) -> dict[Case, tuple[str, ...]]:
-    """The type in which a slow build runs a case, where it does not run it in all.
+    """Returns the one type in which a slow build runs each case.
 
-    Cases of an op take turns, bias or none beside each other: 0 1 1 0.
+    Successive cases of an op take the types 0 1 1 0: with and without a bias, which are
+    neighbours, both types occur.
     """
     return {
         case: (DTYPES[(place + place // 2) % 2],)
@@ -134,12 +135,12 @@ def turns(cases: Iterable[Case]) -> dict[Case, tuple[str, ...]]:
     }
 
 
-# Emulated CUDA: wide cases take turns, and what would take minutes is left out.
+# Emulated CUDA: wide cases run in one type each, cases that take minutes are skipped.
 EMULATED = {
     **turns(c for c in CASES if c.wide and not c.vast),
     **{c: () for c in CASES if c.vast},
 }
-# Sanitizers: the cases of an op with many of them.
+# Sanitizers: one type per case, for ops with many cases.
 SANITIZED = turns(c for c in CASES if OFTEN[c.op] >= 8)
 if os.environ.get("EA_TEST_EXHAUSTIVE"):
     EMULATED = SANITIZED = {}
@@ -157,7 +158,7 @@ OPTIMIZERS = {
 
 
 def turns_of(implementation: str) -> dict[Case, tuple[str, ...]]:
-    """The turns of this build."""
+    """Returns the cases that this build runs in fewer types."""
     if implementation == "cuda_host":
         return EMULATED
     return SANITIZED if "EA_TEST_SAMPLED" in os.environ else {}
@@ -165,7 +166,7 @@ def turns_of(implementation: str) -> dict[Case, tuple[str, ...]]:
 
 @functools.cache
 def reference(case: Case, dtype: str) -> tuple[list[np.ndarray], frozenset[str]]:
-    """What ref computes, and the kernels that it runs for that."""
+    """Returns the results of ref and the kernels that it ran."""
     before = _core.kernel_entries()
     with forced(("*", "ref")):
         results = run_case(case, dtype)
@@ -189,8 +190,8 @@ def test_every_kernel_has_cases():
 )
 def test_agrees_with_ref(kernel: str, implementation: str, dtype: str):
     if kernel.startswith("fused_attention"):
-        # A map that goes into a product may be rounded to bfloat16: the CPU does so for
-        # pairs, within bounds that tests/test_fused_attention.py has.
+        # With pairs, the CPU rounds maps to bfloat16 before products, within the bounds
+        # of tests/test_fused_attention.py.
         _core.set_fast_path("bfloat16_pairs", False)
     taken, declined = [], []
     for case in CASES:
@@ -198,7 +199,7 @@ def test_agrees_with_ref(kernel: str, implementation: str, dtype: str):
             continue
         if dtype not in turns_of(implementation).get(case, DTYPES):
             continue
-        # An op need not run each kernel in each case: the type does not decide that.
+        # An op need not run each kernel in each case, whatever the type.
         if kernel not in reference(case, case.dtypes[0])[1]:
             continue
         before = kernel_calls(kernel, implementation)
@@ -237,11 +238,11 @@ def test_agrees_with_ref(kernel: str, implementation: str, dtype: str):
     ("kernel", "implementation", "make"),
     [(*e, make) for e in FAST for make in OPTIMIZERS.get(e[0], ())],
 )
-@pytest.mark.parametrize("steps", [5, 9])  # RAdam's are rectified from the sixth on
+@pytest.mark.parametrize("steps", [5, 9])  # RAdam rectifies from the sixth on
 def test_optimizers_agree_with_ref(
     kernel: str, implementation: str, make: Any, steps: int, tables: bool, dtype: str
 ):
-    # More tensors than the parameters of one launch of a CUDA kernel describe.
+    # More tensors than the parameters of one CUDA kernel launch can hold.
     shapes = [(1,), (3,), (17, 5), (0, 4), (69, 131), (300, 517), *[(7,)] * 40]
 
     def train() -> list[np.ndarray]:
@@ -256,7 +257,7 @@ def test_optimizers_agree_with_ref(
         for _ in range(steps):
             for p in params:
                 if tables and len(p.shape) == 2 and p.shape[0] > 9:
-                    # Rows alone have a gradient: runs of them, and single ones.
+                    # Only some rows have a gradient: runs of rows, and single rows.
                     ids = rng.integers(0, p.shape[0], 8)
                     ids[:4] = p.shape[0] - np.arange(1, 5)
                     rows = _core.ops.embedding(p, ids)
@@ -333,7 +334,7 @@ def test_a_step_log_is_what_it_says(kernel: str, dtype: str):
 
 
 def check_step_log(dtype: str) -> None:
-    """Six steps, the fourth spoiled: losses, norms and factors as in Python."""
+    """Compares losses, norms and factors of six steps, the fourth bad, with Python."""
     rng = np.random.default_rng(3)
     log, params = _core.StepLog(), []
     for shape in ((3, 17), (5,)):

@@ -11,15 +11,15 @@ from evolving_attention.errors import DTypeError, InputError, ShapeError
 
 cached_attention = _core.cached_attention
 NAMES = [n for k, n, _ in _core.kernel_entries() if k == "cached_attention"]
-# A result is stored once in its type, and in bfloat16 so are the probabilities.
+# A result is rounded once to its type; in bfloat16 the probabilities are too.
 STEP = {"float32": 2.0**-24, "bfloat16": 2.0**-8, "float64": 2.0**-53}
-# Float64 is the business of the reference.
+# Only the reference computes in float64.
 EACH = [(n, t) for n in NAMES for t in STEP if n == "ref" or t != "float64"]
 LENGTHS = [[1], [3, 1, 17], [40] * 9]
 
 
 def drawn(lengths, heads, d, dtype):
-    """Queries, and a cache with rows that nobody reads, in no order; two share some."""
+    """Returns queries, and a shuffled cache with unread rows; two share a row."""
     rng = np.random.default_rng(len(lengths))
     n, cached = len(lengths), sum(lengths) + 5
     arrays = [rng.standard_normal((rows, heads * d)) for rows in (n, cached, cached)]
@@ -30,7 +30,7 @@ def drawn(lengths, heads, d, dtype):
 
 
 def spelled(q, k, v, rows, offsets, heads, scale):
-    """The formula of kernels/cached_attention.h."""
+    """Computes the formula of kernels/cached_attention.h."""
     out = np.empty(q.shape)
     for b in range(len(q)):
         mine = rows[offsets[b] : offsets[b + 1]]
@@ -52,7 +52,7 @@ def test_is_the_formula(name, dtype, lengths, heads, d):
     tensors = [_core.Tensor(a, dtype=dtype) for a in arrays]
     with forced(("cached_attention", name)):
         found, scores = cached_attention(*tensors, rows, offsets, heads, 0.3)
-    # Sums of d and of as many terms as there are rows, in the type of sums.
+    # Sums of d terms and of one term per row, in the accumulation type.
     terms = 4 if dtype == "bfloat16" else d + max(lengths)
     bound = terms * STEP[dtype]
     np.testing.assert_allclose(as_float64(found), expected, rtol=0, atol=bound)
@@ -75,7 +75,7 @@ def test_a_nan_stays_in_its_sequence(name):
 # --- the evolving step ----------------------------------------------------------------
 
 C = (0.3, 0.7, 0.2, 0.5, 0.4)  # a, b, p, s, w
-KINDS = {  # side of the kernel, shift down and right, whether only earlier keys exist
+KINDS = {  # kernel side, shift down and right, whether only earlier keys exist
     "decoder": (3, (1, 1), True),
     "decoder, 5 x 5": (5, (2, 2), True),
     "moved down alone": (3, (1, 0), True),
@@ -85,7 +85,7 @@ KINDS = {  # side of the kernel, shift down and right, whether only earlier keys
 
 
 def evolved(maps, scores, weight, bias, shift, exists):
-    """Logits of whole maps [heads, T, n] by the formula, cell by cell."""
+    """Computes the logits of whole maps [heads, T, n] cell by cell."""
     a, b, p, s, w = C
     heads, tokens, keys = scores.shape
     maps, scores = maps * exists, scores * exists
@@ -126,11 +126,11 @@ def test_evolving_steps_are_the_rows_of_whole_maps(name, dtype, kind):
     p = np.where(exists, np.exp(1.5 * logits), 0.0)
     mixed = (p / p.sum(-1, keepdims=True) @ by_head[2]).transpose(1, 0, 2)
 
-    place = rng.permutation(2 * keys)[:keys]  # where the cache has each row
+    place = rng.permutation(2 * keys)[:keys]  # each key's row in the cache
     cache = np.full((2, 2 * keys, heads * d), np.nan)
     cache[0, place], cache[1, place] = k, v
     k, v = (_core.Tensor(round_to(x, dtype), dtype=dtype) for x in cache)
-    # Two sequences, one target: their maps lie in rows of their own.
+    # Two sequences for one target: each has its own rows of maps.
     maps = _core.Tensor(np.full((2 * side, heads, 2 * keys + 9), np.nan), dtype=dtype)
     earlier = [[-1] * (side - 1), [-1] * (side - 1)]
     terms = 6 if dtype == "bfloat16" else 60

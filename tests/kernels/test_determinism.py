@@ -1,4 +1,4 @@
-"""The same bits for any number of threads: every op, forward and backward."""
+"""Every op gives the same bits for any number of threads, forward and backward."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _threads_restored() -> Iterator[None]:
 
 
 def assert_same_bits(run: Callable[[], list[np.ndarray]]):
-    """``run`` gives the same bytes for every thread count, and when repeated."""
+    """Asserts that ``run`` gives the same bytes for all thread counts and repeats."""
     _core.set_num_threads(THREADS[0])
     want = [a.tobytes() for a in run()]
     for count in (*THREADS[1:], THREADS[-1]):

@@ -1,4 +1,4 @@
-"""A weight that was laid out once never answers for one that has changed."""
+"""A cached weight layout is never used after the weight has changed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def assert_fresh(x: _core.Tensor, w: _core.Tensor):
     got = product(x, w)
     want = np.asarray(x.to("float64")) @ np.asarray(w.to("float64")).T
     rtol = 2.0**-8 if w.dtype == "bfloat16" else 1e-6
-    atol = 2.3e-6 * math.sqrt(w.shape[1])  # roundings of a sum of so many terms
+    atol = 2.3e-6 * math.sqrt(w.shape[1])  # rounding of a sum of that many terms
     np.testing.assert_allclose(got, want, rtol=rtol, atol=atol)
 
 
@@ -91,7 +91,7 @@ def test_a_view_that_lives_on_writes_at_any_time(dtype: str):
     assert_fresh(x, w)
 
 
-# Outputs and depth: of one stretch; of several, with columns behind whole panels.
+# (outputs, depth): one block of depth; several, with columns after the whole panels.
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [(OUT, IN), (70, 512), (131, 1100)])
 @pytest.mark.parametrize("tokens", [1, 16, 37, 129, 300])

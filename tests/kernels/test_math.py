@@ -9,18 +9,18 @@ import pytest
 
 from evolving_attention import _core
 
-# name: (function in float64, bound in ulp, float32 values to try)
 EVERY = np.arange(-(2**23), 2**23, 23, dtype=np.float32) / 2**16  # -128 to 128
 POSITIVE = np.exp(np.linspace(-80, 80, 700_001)).astype(np.float32)
 NEAR = (np.linspace(0.5, 2, 300_001)).astype(np.float32)
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
-    """1 / (1 + e^-x) without overflow."""
+    """Returns 1 / (1 + e^-x) without overflow."""
     small = np.exp(-np.abs(x))
     return np.where(x >= 0, 1.0, small) / (1.0 + small)
 
 
+# name: (function in float64, bound in ulp, float32 values to try)
 STATED: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float, np.ndarray]] = {
     "exp": (np.exp, 1.0, EVERY[(EVERY > -87) & (EVERY < 88)]),
     "tanh": (np.tanh, 6.0, EVERY),

@@ -17,10 +17,10 @@ from support.processor import float32_and_pairs, needs_bfloat16, needs_pairs
 
 from evolving_attention import _core
 
-# Tokens, outputs, inputs: one tile; a last tile with rows to pad; a transposed
-# weight that is turned round first; many columns; a weight gradient whose depth
-# takes two blocks, with and without a remainder; small ones of much depth, wide
-# and tall; a large one of two blocks, whose weight is turned for its many rows.
+# (tokens, outputs, inputs): one tile; a last tile with padded rows; a weight that is
+# transposed first; many columns; a weight gradient whose depth takes two blocks, with
+# and without a remainder; small products of large depth, wide and tall; a large one of
+# two blocks, whose weight is transposed because of its many rows.
 SIZES = [
     (1, 3, 5),
     (15, 2, 384),
@@ -97,7 +97,7 @@ def test_every_token_count_of_a_stretch(dtype: str):
 
 
 def products_of(program: str, *sizes: int | str, of: str = "") -> list[tuple[int, ...]]:
-    """Rows, depth and columns of the products in oneDNN's log of a program."""
+    """Returns (rows, depth, columns) of the products in a program's oneDNN log."""
     run = subprocess.run(
         [sys.executable, "-c", program, *map(str, sizes)],
         env={**os.environ, "DNNL_VERBOSE": "profile_exec"},
@@ -132,14 +132,14 @@ y.backward(_core.Tensor(np.ones((tokens, outputs), np.float32), dtype="bfloat16"
 @needs_bfloat16
 @pytest.mark.parametrize("size", [(3136, 256, 1024), (9248, 48, 96), (2080, 96, 48)])
 def test_weight_gradients_of_many_tokens_multiply_bfloat16(size: tuple[int, int, int]):
-    """Those of more than 2,048 tokens were widened to float32."""
+    """Regression: above 2,048 tokens they were widened to float32."""
     done = products_of(WEIGHT_GRADIENT, *size, of="src_bf16")
     assert sum(map(math.prod, done)) >= 2 * math.prod(size)  # y and the gradient
 
 
 @needs_bfloat16
 def test_large_weights_are_laid_out_once():
-    """oneDNN laid the right operand out anew for each tile."""
+    """Regression: oneDNN reordered the right operand again for each tile."""
     size = 1024, 768, 768
     done = products_of(WEIGHT_GRADIENT, *size, of="wei_bf16:a:blocked:BA16a64b2a")
     assert sum(map(math.prod, done)) == 2 * math.prod(size)
@@ -164,7 +164,7 @@ _core.ops.linear(x, w, None)
     ("rows", "computed"), [(3, 3), (17, 17), (197, 197), (301, 304)]
 )
 def test_few_rows_are_computed_in_vain(rows: int, computed: int):
-    """By oneDNN, whose tiles were padded to 16 rows: half as long again at worst."""
+    """Regression: oneDNN's tiles were padded to 16 rows, up to 50 % more time."""
     done = products_of(KEPT_PRODUCT, "bfloat16", rows, False)
     assert sum(map(math.prod, done)) == computed * 768 * 768
 
@@ -172,7 +172,7 @@ def test_few_rows_are_computed_in_vain(rows: int, computed: int):
 @pytest.mark.parametrize("rows", [1, 17, 301])
 @float32_and_pairs
 def test_rows_need_no_primitive(dtype: str, rows: int):
-    """Each count of rows had primitives of its own to make, and was slower with few."""
+    """Regression: each row count created its own primitives, and was slower for few."""
     assert products_of(KEPT_PRODUCT, dtype, rows, True) == []
 
 
@@ -202,9 +202,9 @@ print(getattr(libc.mallinfo2(), "8"))  # fordblks: free bytes of the heap
 )
 @pytest.mark.parametrize(("rows", "columns"), [(512, 768), (56, 1536)])
 def test_buffers_of_products_do_not_pile_up_in_the_heap(rows: int, columns: int):
-    """55 MB of free blocks that fit no later buffer, before sgemm's were mended.
+    """Regression: sgemm's buffers left 55 MB of free blocks that fit no later buffer.
 
-    The second shape has small tiles, but buffers of a megabyte all the same.
+    The second shape has small tiles, but its buffers still take a megabyte.
     """
     run = [sys.executable, "-c", FREE_AFTER_PRODUCTS, str(rows), str(columns)]
     free = int(subprocess.run(run, capture_output=True, check=True).stdout)

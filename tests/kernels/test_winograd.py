@@ -1,4 +1,4 @@
-"""3 x 3 convolutions with fewer multiplications: when, how exactly, with what bits."""
+"""Winograd 3 x 3 convolutions: when they are used, their accuracy, their bits."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import evolving_attention as ea
 from evolving_attention import _core
 from evolving_attention import functional as F
 
-# Largest error over the root mean square of the result: float32's sums, and factors
-# that are rounded to 8 bits of which 16 terms are added up.
+# Largest error relative to the root mean square of the result: sums in float32; in
+# bfloat16 sums of 16 terms with factors rounded to 8 bits.
 BOUND = {"float32": 1e-5, "bfloat16": 0.03}
 
 
@@ -40,9 +40,9 @@ def convolved(*inputs: ea.Tensor, fast: bool = True, **taps: int) -> np.ndarray:
         return as_float64(F.conv2d(*inputs, **taps))
 
 
-# Images, in, height, width, out, padding: whole tiles; tiles that hang over, of one
-# row and column too; channels that fill no vector, panel or slab; padding of none,
-# and of more than a tile reads; a depth of several stretches; jobs of many tiles.
+# (images, in, height, width, out, padding): whole tiles; overhanging tiles, also by one
+# row and column; channels that fill no vector, panel or slab; no padding, and more
+# padding than a tile reads; several blocks of depth; jobs of many tiles.
 SIZES = [
     (1, 32, 8, 8, 64, 1),
     (2, 48, 7, 9, 45, 1),
@@ -76,7 +76,7 @@ def test_it_is_the_convolution(size: tuple[int, ...], bias: bool, dtype: str):
 @pytest.mark.parametrize(("fast", "bound"), [(True, 0.005), (False, 0.002)])
 @needs_pairs
 def test_the_error_of_bfloat16(fast: bool, bound: float):
-    """Of the root mean square: the bounds that docs/numerics.md states."""
+    """The error relative to the root mean square has docs/numerics.md's bounds."""
     inputs = draw("bfloat16", 2, 128, 14, 14), draw("bfloat16", 128, 128, 3, 3, seed=1)
     got = convolved(*inputs, fast=fast, padding=1)
     want = convolved(*(t.to("float64") for t in inputs), padding=1)
@@ -91,7 +91,7 @@ def evaluated(model: ea.PreTrainedModel, images: np.ndarray, fast: bool) -> np.n
 
 
 def network(dtype: str) -> ea.PreTrainedModel:
-    """Blocks of two convolutions: norms, activations and residuals behind them."""
+    """Returns a ResNet: norms, activations and residuals follow the convolutions."""
     ea.manual_seed(0)
     model = ea.create_model("resnet34", num_labels=5)
     rng = np.random.default_rng(3)

@@ -1,4 +1,4 @@
-"""conv1d at its edges: sequences end where they end, and nothing leaks across."""
+"""conv1d at its edges: nothing leaks from one sequence into another."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_taps_beyond_every_sequence_change_nothing():
 @pytest.mark.parametrize("lengths", [LENGTHS, (3000, 5, 1001), (2,) * 40])
 @pytest.mark.parametrize("channels", [(48, 96), (33, 17)])
 def test_bfloat16_pairs_and_wide_products_agree(channels, lengths):
-    """Values and gradients; where the processor has no such products, the same."""
+    """Values and gradients agree; they are equal where such products do not exist."""
     rng = np.random.default_rng(1)
     tokens, (width, out) = sum(lengths), channels
     shapes = ((tokens, width), (out, width, KERNEL), (out,), (tokens, out))
@@ -84,7 +84,7 @@ def test_bfloat16_pairs_and_wide_products_agree(channels, lengths):
         return [as_float64(t) for t in (y, *(t.grad for t in inputs))]
 
     before = kernel_calls("conv1d_backward", "ref")
-    with forced():  # the kernels that would be chosen
+    with forced():  # the default choice of kernels
         found = run(True), run(False)
     for pairs, wide in zip(*found, strict=True):
         # Two roundings to bfloat16, of sums that differ in the last bits of float32.

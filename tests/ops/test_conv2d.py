@@ -1,4 +1,4 @@
-"""conv2d at its edges: an image alone, kept weights, what nobody wants."""
+"""conv2d at its edges: single images, kept weights, unwanted gradients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def draw(dtype: str, images: int = 3, side: int = 14) -> list[ea.Tensor]:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("kernel", [1, 3])
-@pytest.mark.parametrize("side", [14, 64])  # whole images, and bands of them
+@pytest.mark.parametrize("side", [14, 64])  # whole images, and images split into bands
 def test_an_image_alone_has_the_bits_it_has_in_a_batch(
     side: int, kernel: int, stride: int, dtype: str
 ):
@@ -58,20 +58,20 @@ def test_a_kept_weight_is_forgotten_when_it_changes(dtype: str, kernel: int):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_kept_weight_that_bands_read_in_several_layouts(dtype: str):
-    """oneDNN takes blocks of channels by the height: low bands may want others."""
+    """oneDNN's blocks of channels depend on the height: low bands may need others."""
     rng = np.random.default_rng(2)
     x = ea.Tensor(rng.standard_normal((1, 256, 56, 56)), dtype=dtype)
     values = round_to(rng.standard_normal((512, 256, 1, 1)), dtype)
     weight = ea.Tensor(values, dtype=dtype)
     with ea.no_grad(), forced():
         want = as_float64(F.conv2d(x, ea.Tensor(values, dtype=dtype), stride=2))
-        for _ in range(3):  # makes both, and finds both
+        for _ in range(3):  # creates both layouts, then reuses them
             y = as_float64(F.conv2d(x, weight, stride=2))
             np.testing.assert_array_equal(y, want)
 
 
 def test_bands_of_rows_meet():
-    """An image so large that it is divided gives what its parts give."""
+    """A large image, which is split into bands, gives the results of its parts."""
     x, weight, bias = draw("float32", images=1, side=80)
     y = as_float64(F.conv2d(x, weight, bias, padding=1))
     part = as_float64(F.conv2d(x[:, :, 20:60], weight, bias))

@@ -1,7 +1,7 @@
 """Every differentiable op: its gradients equal central differences in float64.
 
-The list of ops comes from the extension. One without cases, or with fewer than eight
-shapes, fails: a new op is not done before it stands in tests/support.
+The list of ops comes from the extension. An op without cases, or with fewer than eight
+shapes, fails: a new op needs an entry in tests/support.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from evolving_attention import _core
 GRADIENT_CASES = [case for case in CASES if not case.wide]
 OF_OP = by_op(GRADIENT_CASES)
 
-# Central differences err by step^2 f'''/6 and by 2^-53 |f| / step: both are below
-# 1e-8 here for values of order 1, sums of up to a thousand of them below 1e-6.
+# Central differences err by step^2 f'''/6 and by 2^-53 |f| / step: both are below 1e-8
+# here for values of order 1, and below 1e-6 for sums of up to a thousand such values.
 TOLERANCE = 1e-6
-# Elements per input, where it has more. They are run alike: sanitizers need few.
+# Elements checked of a larger input. All run the same code: sanitizers need few.
 SAMPLED = int(os.environ.get("EA_TEST_SAMPLED", "48"))
 
 
@@ -35,7 +35,7 @@ def test_every_op_has_cases():
     assert not unknown, f"cases of ops that the extension does not list: {unknown}"
 
 
-# The mean of nothing is refused, or no number.
+# The mean of no values is refused, or is not a number.
 NOT_EMPTY = {
     "binary_cross_entropy_with_logits",
     "cross_entropy",

@@ -1,4 +1,4 @@
-"""Without gradients rows of a product have the same bits in any company."""
+"""Without gradients, rows of a product have the same bits whatever the other rows."""
 
 from __future__ import annotations
 

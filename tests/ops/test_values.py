@@ -14,8 +14,8 @@ from evolving_attention import _core, errors
 
 WITH_ORACLE = by_op(case for case in CASES if case.oracle is not None)
 
-# float32: rounding of inputs, of products and of sums; an error of 2^-24 a step that
-# grows like a random walk over the longest sum, relative to the largest value.
+# float32: inputs, products and sums are rounded, each with an error of 2^-24 that grows
+# like a random walk over the longest sum, relative to the largest value.
 FLOAT32_STEP = 4 * 2.0**-24
 
 
@@ -287,7 +287,7 @@ def test_feed_forward_has_the_bits_of_its_three_ops(kind: str, dtype: str):
 
 
 def test_feed_forward_keeps_no_activation():
-    """What the graph holds: x and the weights, which live anyway, and f's argument."""
+    """The graph holds x and the weights, which exist anyway, and f's argument."""
     x, w1, w2 = (tensor(np.ones(s)) for s in ((64, 16), (512, 16), (16, 512)))
     held = []
     for on in (True, False):
