@@ -84,8 +84,7 @@ function(ea_cuda_room)
   target_include_directories(ea_kernels_cuda PRIVATE ${view})
   target_include_directories(ea_kernels_cuda SYSTEM PRIVATE
     ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} ${EA_CUBLAS_INCLUDE})
-  # Warnings of the host compiler are errors here: CI checks nowhere else what nvcc
-  # makes of these sources. -Wno-pedantic allows nvcc's own line markers.
+  # Warnings are errors here: no other step of CI compiles these sources with nvcc.
   target_compile_options(ea_kernels_cuda PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:${EA_COMPILE_OPTIONS}>
     $<$<COMPILE_LANGUAGE:CUDA>:-O3 --Werror=all-warnings
