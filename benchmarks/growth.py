@@ -133,7 +133,7 @@ def main(arguments: list[str] | None = None) -> None:
             show(one)
         cost = odd_cost(axis, points)
         if cost is not None:
-            print(f"odd sizes of {axis} cost at most {cost:.2f} of those beside them")
+            print(f"odd sizes of {axis} cost at most {cost:.2f} of those next to them")
 
 
 if __name__ == "__main__":

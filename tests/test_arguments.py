@@ -72,15 +72,15 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ({"per_device_train_batch_tokens": 0}, ["per_device_train_batch_tokens", ">= 1"]),
     (
         {"per_device_train_batch_tokens": 9, "train_sampling_strategy": "random"},
-        ["train_sampling_strategy='random'", "beside per_device_train_batch_tokens"],
+        ["train_sampling_strategy='random'", "with per_device_train_batch_tokens"],
     ),
     (
         {"per_device_train_batch_tokens": 9, "group_by_length": False},
-        ["group_by_length=False, expected True beside per_device_train_batch_tokens"],
+        ["group_by_length=False, expected True with per_device_train_batch_tokens"],
     ),
     (
         {"per_device_train_batch_tokens": 9, "dataloader_drop_last": True},
-        ["dataloader_drop_last=True", "beside per_device_train_batch_tokens"],
+        ["dataloader_drop_last=True", "with per_device_train_batch_tokens"],
     ),
     (
         {"per_device_train_batch_tokens": 9, "per_device_train_batch_size": 4},

@@ -346,7 +346,7 @@ MISTAKES = [
     (
         DataTrainingArguments,
         {"task_name": None, "train_file": "a.csv", "data_dir": "GLUE"},
-        "--task_name beside it",
+        "--task_name with it",
     ),
 ]
 

@@ -309,7 +309,7 @@ def test_early_stopping(run: Any, tmp_path: Path) -> None:
         ),
         (
             {"problem_type": "regression", "do_regression": False},
-            "--do_regression False: expected True beside --problem_type regression",
+            "--do_regression False: expected True with --problem_type regression",
         ),
         ({"delimiter": ";;"}, "--delimiter ';;': expected one character"),
         (
@@ -334,19 +334,19 @@ def test_mistakes(run: Any, options: dict[str, Any], says: str) -> None:
     [
         (
             {"task_name": "cola", "dataset_config_name": "x"},
-            "--dataset_config_name x: expected --dataset_name beside it",
+            "--dataset_config_name x: expected --dataset_name with it",
         ),
         (
             {"dataset_name": "imdb", "delimiter": ";"},
-            "--delimiter ;: expected --train_file beside it; data sets of the Hub",
+            "--delimiter ;: expected --train_file with it; data sets of the Hub",
         ),
         (
             {"dataset_name": "imdb", "bad_rows": "skip"},
-            "--bad_rows skip: expected --data_dir or --train_file beside it; rows of",
+            "--bad_rows skip: expected --data_dir or --train_file with it; rows of",
         ),
         (
             {"task_name": "cola", "bad_rows": "report"},
-            "--bad_rows report: expected --data_dir or --train_file beside it; rows",
+            "--bad_rows report: expected --data_dir or --train_file with it; rows",
         ),
         (
             {"task_name": "cola", "bad_rows": "some"},

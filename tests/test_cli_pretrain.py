@@ -281,7 +281,7 @@ def test_its_own_validation_files(run: Any, corpus: Path, tmp_path: Path):
         (
             ["--train_file", "x", "--model_name", "bert_base", "--config", "y"],
             2,
-            "--model_name bert_base: expected no --config beside it",
+            "--model_name bert_base: expected no --config with it",
         ),
         (
             ["--train_file", "x", "--model_name", "roberta_base", "--next_sentence"],

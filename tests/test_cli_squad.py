@@ -161,7 +161,7 @@ def test_evaluation_while_training_keeps_the_best(run: Any, tmp_path: Path):
         (
             ["train", "BASE", "FILES", "--null_score_diff_threshold", 1],
             2,
-            "--version_2_with_negative beside it",
+            "--version_2_with_negative with it",
         ),
         (["train", "BASE", "FILES", "--n_best_size", 0], 2, "1 or more"),
         (

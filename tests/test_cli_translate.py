@@ -442,7 +442,7 @@ MISTAKES = {
     "half a validation set": (
         "train --source_file a --target_file b --eval_source_file c",
         2,
-        "--eval_source_file c: expected --eval_target_file beside it",
+        "--eval_source_file c: expected --eval_target_file with it",
     ),
     "batches of pairs": (
         "train --source_file a --target_file b --per_device_train_batch_size 4",
@@ -479,7 +479,7 @@ MISTAKES = {
     "resume without a file": (
         "generate --resume",
         2,
-        "expected --output_file beside it",
+        "expected --output_file with it",
     ),
     "nothing to score": (
         "score --target_file x",
@@ -524,7 +524,7 @@ MISTAKES = {
         f"{words} without a validation set": (
             f"train --source_file a --target_file b --{words}",
             2,
-            f"--{words}: expected --eval_source_file beside it; add it and "
+            f"--{words}: expected --eval_source_file with it; add it and "
             "--eval_target_file, or leave this out",
         )
         for words in (
@@ -539,14 +539,14 @@ MISTAKES = {
         f"{words} for translations that are there": (
             f"score --target_file a --hypothesis_file b --{words}",
             2,
-            f"--{words}: expected no --hypothesis_file beside it; leave one out",
+            f"--{words}: expected no --hypothesis_file with it; leave one out",
         )
         for words in ("beam 3", "temperature 3.0", "batch_size 32")
     },
     "an order of its own": (
         "train --source_file a --target_file b --group_by_length False",
         2,
-        "--group_by_length False: expected True beside --per_device_train_batch_tokens",
+        "--group_by_length False: expected True with --per_device_train_batch_tokens",
     ),
     "an average of no run": (
         "average --model_dir nope --output_dir mean",

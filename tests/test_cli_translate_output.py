@@ -166,7 +166,7 @@ def test_a_first_part_goes_on_with_its_own_options_alone(
     assert run(*words, "--resume")[0] == 0  # complete: there is nothing to do
     assert out.read_bytes() == whole.read_bytes()
     code, _, told = run(*words, "--num_return_sequences", 2, "--resume")
-    assert (code, "has no out.resume.json beside it" in told) == (2, True), told
+    assert (code, "has no out.resume.json next to it" in told) == (2, True), told
     assert out.read_bytes() == whole.read_bytes()
 
 

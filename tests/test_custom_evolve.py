@@ -287,7 +287,7 @@ def _by_hand_too(self, g=1.0, *more, h: int = 2):
 
 LOSING = {
     "no dataclass": (lambda cls: cls, _by_hand, "takes g, which"),
-    "options beside the fields": (dataclass, _by_hand_too, "takes more, h, which"),
+    "options with the fields": (dataclass, _by_hand_too, "takes more, h, which"),
 }
 
 

@@ -140,7 +140,7 @@ def test_fields_are_split_where_the_caller_says(tmp_path):
     assert (row.line, row.column) == (4, 5)
     assert "a field that holds ';' in double quotation" in row.reason
     tsv = write(tmp_path, "t.tsv", "text\tlabel\na\t1\n")
-    with pytest.raises(ConfigError, match=r"beside a \.tsv file, expected a \.csv"):
+    with pytest.raises(ConfigError, match=r"with a \.tsv file, expected a \.csv"):
         load_file(tsv, delimiter=";")
 
 

@@ -67,7 +67,7 @@ def test_the_axis_of_time_of_data_frames() -> None:
         "tall": (frames(), 1, False),
         "aeon's own": (frames(turned(lambda frame: frame)), 2, True),
         "names over time": (frames(named), 1, False),
-        "names beside time": (frames(turned(named)), 2, False),
+        "names with time": (frames(turned(named)), 2, False),
         "names, few steps": (frames(named, slice(2)), 1, True),
         "dates, few steps": (frames(lambda f: dated(f)[:2]), 1, False),
         "dates as columns": (frames(turned(dated)), 2, False),

@@ -330,7 +330,9 @@ def test_the_scale_of_the_pixels_is_kept(model: Any, tmp_path: Path) -> None:
 
 def test_an_interruption_promises_no_warm_start(monkeypatch: Any) -> None:
     signal_sender(monkeypatch)(signal.SIGINT, epoch=2)
-    with pytest.warns(UserWarning, match="SIGINT after 1 of 3 .* begins anew") as told:
+    with pytest.warns(
+        UserWarning, match="SIGINT after 1 of 3 .* starts from scratch"
+    ) as told:
         found = fitted()
     assert found.interrupted_ == "SIGINT"
     assert "warm_start" not in str(told[0].message)

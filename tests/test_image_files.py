@@ -120,7 +120,7 @@ def test_pictures_of_a_class_may_lie_in_folders_of_it(tmp_path: Path) -> None:
     names = [[Path(name).name for name in one.names] for one in (found, flat)]
     assert names[0] == names[1]
     with pytest.raises(
-        ea.DataError, match=r"03\.png|00\.png: a picture beside folders"
+        ea.DataError, match=r"03\.png|00\.png: a picture next to folders"
     ):
         read_pictures(root / "a")
 

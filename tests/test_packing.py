@@ -211,7 +211,7 @@ WRONG = {
         ea.InputError,
         r"input_ids\[1, 1\] = 40: expected 0 to 39 \(vocab_size is 40\)",
     ),
-    "id too large beside padding": (
+    "id too large with padding": (
         {"input_ids": [[5, 0], [7, 99]], "attention_mask": [[1, 0], [1, 1]]},
         ea.InputError,
         r"input_ids\[1, 1\] = 99",
@@ -257,10 +257,10 @@ WRONG = {
         ea.ShapeError,
         "token_type_ids",
     ),
-    "mask beside offsets": (
+    "mask with offsets": (
         {"input_ids": FLAT, "attention_mask": FLAT, "sequence_offsets": [0, 6]},
         ea.ShapeError,
-        "attention_mask beside sequence_offsets",
+        "attention_mask with sequence_offsets",
     ),
     "offsets and two axes": (
         {"input_ids": IDS, "sequence_offsets": [0, 6]},

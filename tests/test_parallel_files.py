@@ -75,7 +75,7 @@ def test_rows_as_datasets_has_them():
         found = from_rows(form, "en", "de")
         assert found.source == ["One.", ""]
         assert found.target == ["Eins.", "Zwei."]
-    with pytest.raises(ea.InputError, match=r"rows\[0\]: 'fr' is None.*beside en, de"):
+    with pytest.raises(ea.InputError, match=r"rows\[0\]: 'fr' is None.*with en, de"):
         from_rows(rows, "en", "fr")
     with pytest.raises(ea.InputError, match=r"rows\[1\]: 'de' is 2, expected a text"):
         from_rows([rows[0], {"en": "Two.", "de": 2}], "en", "de")

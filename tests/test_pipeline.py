@@ -266,7 +266,7 @@ def test_what_a_pipeline_refuses(classify: Any) -> None:
     for given, says in (
         ({"task": "fill-mask"}, "task 'fill-mask' is not there, expected text-cl"),
         ({}, "model is missing, expected a trained folder"),
-        ({"model": classify.model}, "expected its tokenizer beside it"),
+        ({"model": classify.model}, "expected its tokenizer with it"),
         (
             {"model": ea.BertModel(classify.model.config), "tokenizer": "x"},
             "the model is a BertModel, expected one for sequence classification",

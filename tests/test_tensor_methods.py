@@ -217,7 +217,7 @@ def test_of_nothing():
         (lambda: ea.Tensor([1.0]).mT, ea.ShapeError, "no two axes"),
         (lambda: T.unsqueeze(), ea.ConfigError, "axis is missing"),
         (lambda: T.unsqueeze(5), ea.ShapeError, "axis 5"),
-        (lambda: T.flatten(2, 1), ea.ShapeError, "behind"),
+        (lambda: T.flatten(2, 1), ea.ShapeError, "is after"),
         (lambda: T.view(5, -1), ea.ShapeError, "not a multiple"),
         (lambda: T.sum((0, -3)), ea.ConfigError, "axis -3 stands twice"),
         (lambda: T.sum((0, 3)), ea.ShapeError, "axis 3"),

@@ -393,7 +393,7 @@ MISTAKES = {
     "no room": (
         lambda tok: tok("a", "b", max_length=3, truncation=True),
         ConfigError,
-        "max_length=3 leaves no room for text beside 3 special tokens",
+        "max_length=3 leaves no room for text next to 3 special tokens",
     ),
     "second too long": (
         lambda tok: tok("a", "time " * 9, max_length=6, truncation="only_first"),

@@ -237,7 +237,7 @@ def test_members_may_not_overlap() -> None:
 
 
 def test_a_legacy_file_ends_where_it_should() -> None:
-    with pytest.raises(CheckpointError, match="1 bytes behind its end"):
+    with pytest.raises(CheckpointError, match="1 bytes after its end"):
         read(tf.write_model(small(), legacy=True) + b"x")
 
 

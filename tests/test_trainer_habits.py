@@ -116,7 +116,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
             "compute_loss_func": lambda outputs, labels, num_items_in_batch: None,
             "args": {"label_smoothing_factor": 0.1},
         },
-        r"label_smoothing_factor=0\.1 beside compute_loss_func",
+        r"label_smoothing_factor=0\.1 with compute_loss_func",
     ),
 }
 
@@ -130,7 +130,7 @@ def test_mistakes_are_told_before_anything_is_done(name: str) -> None:
 
 def test_a_model_that_is_made_needs_no_optimizer(tmp_path: Path) -> None:
     own = ea.optim.AdamW(tiny().parameters())
-    with pytest.raises(ConfigError, match="model_init beside optimizers"):
+    with pytest.raises(ConfigError, match="model_init with optimizers"):
         trainer_of(tmp_path, model_init=tiny, optimizers=(own, None))
 
 

@@ -214,7 +214,7 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
                 "sample_weight of row 2 is -1.0, expected a finite number from 0"),
     "zeros": (rows(sample_weight=lambda i: 0), {}, InputError, "of all training rows"),
     "own loss": (rows(), {"class_weight": "balanced", "compute_loss_func": loss},
-                 ConfigError, "class_weight beside compute_loss_func, expected one of"),
+                 ConfigError, "class_weight with compute_loss_func, expected one of"),
     "scores": (rows(label=lambda i: i / 3), {"class_weight": "balanced"}, ConfigError,
                "expected one class for each row of train_dataset"),
 }  # fmt: skip

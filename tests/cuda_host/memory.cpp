@@ -111,7 +111,7 @@ void Arena::finish() {
   for (const auto& one : buffers_) {
     one->allow_all();
     if (one->overrun()) {
-      throw KernelFault("writes beside " + one->name() + " (" +
+      throw KernelFault("writes next to " + one->name() + " (" +
                         std::to_string(one->bytes()) + " bytes)");
     }
   }
@@ -123,7 +123,7 @@ void Arena::free(const void* data) {
       one->allow_all();
       const bool overrun = one->overrun();
       one->forbid();
-      if (overrun) throw KernelFault("writes beside " + one->name());
+      if (overrun) throw KernelFault("writes next to " + one->name());
     }
   }
 }

@@ -51,7 +51,7 @@ WRONG = {
     "reads_behind": "thread (39, 0, 0): may not touch byte 160 of tensor 1 (160 bytes)",
     "reads_before": "element 0 of tensor 2 was not written, or computed from",
     "writes_behind": "may not touch byte 160 of tensor 2 (160 bytes)",
-    "writes_before": "writes beside tensor 2 (160 bytes)",
+    "writes_before": "writes next to tensor 2 (160 bytes)",
     "writes_input": "may not touch byte 0 of tensor 1",
     "leaves_one_out": "element 5 of tensor 2 was not written",
     "unwritten_shared": "element 3 of tensor 2 was not written, or computed from",

@@ -77,7 +77,7 @@ ROWS = {
         ea.ConfigError,
         r"top_k=5 has no effect",
         r"generate",
-        r"expected do_sample=True beside it, or leave it out",
+        r"expected do_sample=True with it, or leave it out",
     ),
     "a temperature of 0": Row(
         lambda _: translator().generate(IDS, do_sample=True, temperature=0.0),
@@ -180,7 +180,7 @@ ROWS = {
         ea.ConfigError,
         r"output_alignments=True",
         r"generate",
-        r"expected return_dict_in_generate=True beside it",
+        r"expected return_dict_in_generate=True with it",
     ),
     "weights that are NaN": Row(
         lambda _: diverged().generate(IDS, sentence_numbers=[41]),

@@ -160,7 +160,7 @@ ROWS = {
         ea.errors.ConfigError,
         r"causal or has a key mask",
         r"\[packing\]",
-        r"expected neither beside edges",
+        r"expected neither with edges",
     ),
     "maps along edges where all keys are needed": Row(
         lambda _: F.Packing(1, [0, 1], edges=F.Edges([0, 1], [0])).pad([1.0]),

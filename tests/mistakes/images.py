@@ -374,17 +374,17 @@ ROWS = {
         r"X\[0\]",
         r"pass an array instead",
     ),
-    "a picture beside the folders of classes": Row(
+    "a picture with the folders of classes": Row(
         lambda folder: fit(with_stray(folder), None),
         ea.DataError,
-        r"a picture beside folders of pictures",
+        r"a picture next to folders of pictures",
         r"stray\.png",
         r"move it into the folder of its class, or out",
     ),
-    "folders beside the pictures to predict": Row(
+    "folders with the pictures to predict": Row(
         lambda folder: fit().predict(with_stray(folder)),
         ea.DataError,
-        r"a picture beside folders of pictures",
+        r"a picture next to folders of pictures",
         r"stray\.png",
         r"expected pictures or folders alone",
     ),

@@ -268,7 +268,7 @@ ROWS = {
         lambda _: model()([1, 2, 3], [1, 1, 1], sequence_offsets=[0, 3]),
         ea.ShapeError,
         r"no padding to mask",
-        r"attention_mask beside seq",
+        r"attention_mask with seq",
         r"leave one",
     ),
     "train('yes')": Row(

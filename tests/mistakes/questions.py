@@ -132,7 +132,7 @@ ROWS = {
     "an impossible question with an answer": Row(
         changed(lambda d: first(d).update(is_impossible=True)),
         ea.DataError,
-        r"is_impossible is true beside 2 answers",
+        r"is_impossible is true with 2 answers",
         r"id '0-0-0'",
         r"expected none",
     ),
@@ -242,7 +242,7 @@ ROWS = {
     "weights of spans": Row(
         weighted,
         ea.InputError,
-        r"sample_weight beside input_ids",
+        r"sample_weight with input_ids",
         r"Trainer",
         r"expected labels, which it weighs; leave it out",
     ),

@@ -145,7 +145,7 @@ ROWS = {
         r"resources_per_trial",
         r"\{\"cpu\": 2, \"gpu\": 0\}",
     ),
-    "a pruner beside Ray": Row(
+    "a pruner with Ray": Row(
         search(backend="ray", pruner=1),
         ea.ConfigError,
         r"pruner=1",

@@ -221,7 +221,7 @@ ROWS = {
         r"--seeds",
         r"each number once",
     ),
-    "seed beside seeds": Row(
+    "seed with seeds": Row(
         seeds(seed=3), ea.ConfigError, r"--seed 3", r"--seeds", r"leave it out"
     ),
     "a checkpoint for all seeds": Row(

@@ -250,7 +250,7 @@ ROWS = {
     "lengths of packed series": Row(
         lambda _: call(VALUES[0], [6], sequence_offsets=[0, 6]),
         ea.ShapeError,
-        "lengths beside sequence_offsets",
+        "lengths with sequence_offsets",
         "lengths",
         "leave one of the two out",
     ),

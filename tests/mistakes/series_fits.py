@@ -73,7 +73,7 @@ ROWS = {
         ea.ConfigError,
         r"hidden_size is now 16, expected 8",
         r"TimeSeriesClassifier",
-        r"set warm_start=False to fit anew",
+        r"set warm_start=False to fit from scratch",
     ),
     "other classes for a warm start": Row(
         lambda _: fit(warm_start=True).fit(X, np.array(["a", "c"] * 3)),
@@ -156,10 +156,10 @@ ROWS = {
         r"attention_ratio=0\.25 of hidden_size=18",
         r"attention_ratio=4/18 or attention_ratio=5/18 would do",
     ),
-    "alpha beside an attention": Row(
+    "alpha with an attention": Row(
         lambda _: fit(attention=ea.attention.Evolving(0.1, 0.1), alpha=0.2),
         ea.ConfigError,
-        r"attention=Evolving.* beside alpha=0\.2",
+        r"attention=Evolving.* with alpha=0\.2",
         r"TimeSeriesClassifier",
         r"put alpha into the attention, or give attention by its name",
     ),
@@ -180,7 +180,7 @@ ROWS = {
     "pooling twice": Row(
         lambda _: fit(pooling="mean", model_options={"pooling": "flatten"}),
         ea.ConfigError,
-        r"pooling='mean' beside model_options",
+        r"pooling='mean' with model_options",
         r"'pooling'='flatten'",
         r"take 'pooling' out of model_options",
     ),

@@ -128,7 +128,7 @@ ROWS = {
     ),
     "a column without a name": mistake(
         read("label,0,,1\nA,1,2,3\n"),
-        r"a column without a name behind '0'",
+        r"a column without a name after '0'",
         r"own\.csv:1",
         r"name it or take it out",
     ),

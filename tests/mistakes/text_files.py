@@ -161,14 +161,14 @@ ROWS = {
         ea.ConfigError,
         r"t\.csv",
         "--test_file",
-        "expected no --dataset beside it; leave one out",
+        "expected no --dataset with it; leave one out",
     ),
     "random words that are fixed": Row(
         lambda _: WordArguments(train_words=False),
         ea.ConfigError,
         "False",
         "--train_words",
-        "expected --word_vectors beside it.*add them",
+        "expected --word_vectors with it.*add them",
     ),
     "an unknown text net": Row(
         lambda _: TextNetModelArguments(model="lstm"),
@@ -182,7 +182,7 @@ ROWS = {
         ea.ConfigError,
         "predictive",
         "--attention",
-        "expected no --model cnn beside it; leave it out",
+        "expected no --model cnn with it; leave it out",
     ),
     "settings of no paper": Row(
         train(paper_settings="imdb"),

@@ -68,7 +68,7 @@ ROWS = {
             attention=ea.attention.Spec(bias=ea.attention.RelativePositions(3)),
         ),
         ea.ConfigError,
-        r"beside a bias in attention",
+        r"with a bias in attention",
         r"relative = 'learned'",
         r"leave one of the two out",
     ),

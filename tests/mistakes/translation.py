@@ -198,7 +198,7 @@ ROWS = {
     "an output file that no record tells about": Row(
         lambda folder: lines_done(folder, b"Eins.", resume=True),
         ea.ConfigError,
-        r"has no out\.de\.resume\.json beside it",
+        r"has no out\.de\.resume\.json next to it",
         r"--resume: .*out\.de",
         r"expected the options of an interrupted run; --overwrite replaces it",
     ),

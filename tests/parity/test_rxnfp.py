@@ -80,7 +80,7 @@ def test_the_encoder_and_the_classifier_load_from_it(rxnfp, expected, found, val
     assert np.array_equal(np.asarray(out.last_hidden_state)[valid], last[valid])
     classifier = rxnfp.parent / "bert_ft_10k_25s"
     if not (classifier / "config.json").is_file():
-        pytest.skip("no classifier beside the pre-trained checkpoint")
+        pytest.skip("no classifier with the pre-trained checkpoint")
     model = ea.AutoModelForSequenceClassification.from_pretrained(classifier)
     assert model.load_report.new == []
     with ea.no_grad():

@@ -258,7 +258,7 @@ void backward(const Var& root, const Tensor& gradient,
            "backward", "gradient is {} {}, the tensor {} {}", seed.dtype(),
            seed.shape(), root.dtype(), root.shape());
   EA_CHECK_AS(DeviceError, seed.device() == root.device(), "backward",
-              "gradient lies on {}, the tensor on {}; use .to(device)",
+              "gradient is on {}, the tensor on {}; use .to(device)",
               seed.device(), root.device());
   const NoGrad no_grad;
   const Edge start = edge_of(root);

@@ -139,16 +139,16 @@ AttentionOutput run_attention(Attention& self, const Var& queries,
 }
 
 void bind_layer(py::module_& m) {
-  py::class_<Carry>(m, "Carry", "Maps on their way to the next layer.")
+  py::class_<Carry>(m, "Carry", "Maps carried to the next layer.")
       .def_readonly("maps", &Carry::maps, "Flat maps.")
       .def_property_readonly(
           "packing",
           [](const Carry& self) {
             return std::const_pointer_cast<Packing>(self.packing);
           },
-          "How the maps lie.");
+          "Layout of the maps.");
   py::class_<AttentionOutput>(m, "AttentionOutput",
-                              "What an attention layer returns.")
+                              "Output of an attention layer.")
       .def_readonly("context", &AttentionOutput::context,
                     "[query tokens, heads * head_value_width]")
       .def_readonly("carry", &AttentionOutput::carry,
@@ -248,8 +248,8 @@ void bind_attention(py::module_& m) {
         for (const SlotSite& site : layers_of(spec)) make_slots(made, site);
       },
       py::arg("spec"),
-      "Throws ConfigError unless every slot names a kind and suits it, and the "
-      "slots can stand together.");
+      "Throws ConfigError unless every slot names a valid kind with valid "
+      "options, and the kinds can be combined.");
   m.def(
       "reads_later_queries",
       [](const AnyDict& spec) {

@@ -62,8 +62,8 @@ void bind_communicator(py::module_& m) {
         return device_backend(device_of_python(device)).exchange_library();
       },
       py::arg("device"),
-      "Returns the name, version and file of what devices of several processes "
-      "exchange memory by.");
+      "Returns the name, version and file of the library through which devices "
+      "of several processes exchange memory.");
   m.def(
       "communicator_id",
       [](const py::object& device) {
@@ -74,8 +74,8 @@ void bind_communicator(py::module_& m) {
       "Returns the name of a new communicator, for all its ranks.");
   py::class_<Communicator, std::shared_ptr<Communicator>>(
       m, "Communicator",
-      "Devices of several processes that exchange memory, on a queue beside "
-      "that of each device's other work.")
+      "Connects devices of several processes. Exchanges run on a stream of "
+      "their own, next to the stream of each device's other work.")
       .def(py::init(&connect), py::arg("device"), py::arg("size"),
            py::arg("rank"), py::arg("id"))
       .def_property_readonly(
@@ -84,34 +84,37 @@ void bind_communicator(py::module_& m) {
       .def_property_readonly("size", &Communicator::size)
       .def_property_readonly("rank", &Communicator::rank)
       .def("join", &Communicator::precede_device, Release(),
-           "The device's later work comes after what was exchanged so far.")
+           "Makes later work of the device wait for all exchanges so far.")
       .def("gather", &gather, py::arg("own"), py::arg("shapes"),
            py::arg("dtype"), Release(),
-           "Returns what every rank gives, by rank; shapes has None for a rank "
-           "that gives nothing.")
-      .def("busy", &Communicator::busy, Release(),
-           "Seconds since the last exchange was asked for, while one is not "
-           "done; "
-           "else 0.")
+           "Returns the tensor of every rank, by rank. shapes has None for a "
+           "rank "
+           "that sends nothing.")
+      .def(
+          "busy", &Communicator::busy, Release(),
+          "Returns the seconds since the last exchange was requested while one "
+          "is pending, else 0.")
       .def("failure", &Communicator::failure, Release(),
-           "What the library says is wrong; empty while nothing is.")
+           "Returns the library's error text, empty without an error.")
       .def("abort", &Communicator::abort, Release(),
-           "Ends all waiting for other ranks; what was to come from them is "
-           "garbage then.")
+           "Cancels all pending exchanges; data expected from other ranks is "
+           "undefined afterwards.")
       .def("close", &Communicator::close, Release(),
-           "Ends it in good order: by all ranks, when nothing is under way.");
+           "Closes the communicator; all ranks must call it, with no exchange "
+           "pending.");
   py::class_<GradientBucket>(
       m, "GradientBucket",
       "Parameters whose gradients are summed over ranks together.")
       .def(py::init<std::shared_ptr<Communicator>, std::vector<Var>>(),
            py::arg("ranks"), py::arg("members"))
-      .def("clear", &GradientBucket::clear, "Forgets the sums.")
-      .def("launch", &GradientBucket::launch, py::arg("givers"),
-           py::arg("last"), Release(),
-           "Takes the members' gradients and starts their way; returns which "
-           "there were.")
+      .def("clear", &GradientBucket::clear, "Discards the sums.")
+      .def(
+          "launch", &GradientBucket::launch, py::arg("givers"), py::arg("last"),
+          Release(),
+          "Takes the members' gradients and starts to send them; returns which "
+          "members had one.")
       .def("hand_out", &GradientBucket::hand_out, py::arg("summed"), Release(),
-           "The sums become the members' gradients.");
+           "Sets the members' gradients to the sums.");
 }
 
 }  // namespace ea

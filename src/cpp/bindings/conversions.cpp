@@ -38,7 +38,7 @@ void bind_astype(py::class_<Var>& c) {
         return self.dtype() == wanted ? copied(self) : cast(self, wanted);
       },
       py::arg("dtype"),
-      R"(Returns the values in an element type, in memory of their own.
+      R"(Returns a copy of the values in an element type.
 
     y = x, rounded to the nearest value of the type; differentiable
 
@@ -59,7 +59,7 @@ Example:
 
 void bind_copies(py::class_<Var>& c) {
   c.def("clone", &copied, Release(),
-        R"(Returns the same values in memory of their own.
+        R"(Returns a copy.
 
     y = x; differentiable
 

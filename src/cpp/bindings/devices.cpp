@@ -101,7 +101,7 @@ void bind_devices(py::module_& m) {
       [](const py::object& name) {
         on(name, [](DeviceBackend& b, int i) { b.reset_peak(i); });
       },
-      device(), "Starts the count of peak_memory() anew.");
+      device(), "Restarts the count of peak_memory().");
   m.def(
       "set_memory_limit",
       [](Whole<"set_memory_limit: bytes"> bytes, const py::object& name) {

@@ -96,7 +96,7 @@ struct Exported {
 Device device_of(const DLDevice& in) {
   if (in.device_type == kDLCPU) return kCpu;
   EA_CHECK_AS(BackendUnavailable, in.device_type == kDLCUDA, "from_dlpack",
-              "the tensor lies on a device of type {}; expected the CPU ({}) "
+              "the tensor is on a device of type {}; expected the CPU ({}) "
               "or CUDA ({}): move it to the CPU first",
               in.device_type, kDLCPU, kDLCUDA);
   const Device device{DeviceType::cuda, in.device_id};
@@ -183,7 +183,7 @@ py::capsule lend_dlpack(const Var& self, const py::kwargs& options) {
     const bool to_host = device.equal(py::make_tuple(1, 0));
     if (!to_host || (!copy.is_none() && !copies)) {
       throw py::buffer_error(
-          format("[tensor] lies in {} memory: dl_device is {}",
+          format("[tensor] is in {} memory: dl_device is {}",
                  self.device().is_cpu() ? "CPU" : name_of(self.device()),
                  py::str(here).cast<std::string>()));
     }

@@ -87,7 +87,7 @@ std::vector<double> probabilities(const std::vector<float>& logits,
 
 void bind_settings(py::module_& m) {
   using S = SearchSettings;
-  py::class_<S>(m, "SearchSettings", "How targets are searched for.")
+  py::class_<S>(m, "SearchSettings", "Settings of a search for targets.")
       .def(py::init<>())
       .def_readwrite("start", &S::start)
       .def_readwrite("end", &S::end)
@@ -121,14 +121,16 @@ void bind_settings(py::module_& m) {
             s.sampling = Sampling{temperature, top_k, top_p, seed};
           },
           py::arg("temperature"), py::arg("top_k"), py::arg("top_p"),
-          py::arg("seed"), "Draw tokens; top_k 0: of all.");
+          py::arg("seed"),
+          "Draws tokens at random; top_k 0: among all tokens.");
 }
 
 void bind_sampling(py::module_& m) {
   m.def("sampling_probabilities", &probabilities, py::arg("logits"),
         py::arg("temperature"), py::arg("top_k"), py::arg("top_p"),
         py::arg("least") = 1,
-        "Of every token, as it is drawn; at least so many stay.");
+        "Returns the probability with which each token is drawn; truncation "
+        "keeps at least `least` tokens.");
   m.def(
       "sampling_number",
       [](std::int64_t seed, std::int64_t number, std::int64_t copy,
@@ -136,7 +138,8 @@ void bind_sampling(py::module_& m) {
         return uniform(random_key({.seed = seed}), number, copy, place);
       },
       py::arg("seed"), py::arg("number"), py::arg("copy"), py::arg("place"),
-      "In [0, 1), what draws the token at a place of a sentence's copy.");
+      "Returns the random number in [0, 1) that draws the token at a position "
+      "of a sentence's copy.");
 }
 
 }  // namespace
@@ -150,13 +153,13 @@ void bind_generation(py::module_& m) {
             return Var(state.next(ids));
           },
           py::arg("ids"), py::call_guard<py::gil_scoped_release>(),
-          "Append one token to each target; the logits [targets, vocabulary] "
-          "of the next one.")
+          "Appends one token to each target; returns the logits [targets, "
+          "vocabulary] of the next one.")
       .def("expect", &TargetState::expect, py::arg("tokens"),
-           "All targets together will have at most so many tokens.")
+           "Reserves room for so many tokens over all targets.")
       .def("select", &TargetState::select, py::arg("kept"),
            py::call_guard<py::gil_scoped_release>(),
-           "Keep the targets with these indices, in this order.");
+           "Keeps the targets with these indices, in this order.");
   m.def(
       "start_target",
       [](Model& model, const AnyDict& inputs, bool cached) {
@@ -165,7 +168,7 @@ void bind_generation(py::module_& m) {
         return seq2seq(model).start(source, cached);
       },
       py::arg("model"), py::arg("inputs"), py::arg("cached"),
-      py::keep_alive<0, 1>(), "One empty target for each source.");
+      py::keep_alive<0, 1>(), "Starts one empty target for each source.");
   m.def(
       "can_cache", [](Model& model) { return seq2seq(model).can_cache(); },
       py::arg("model"),
@@ -211,8 +214,9 @@ void bind_generation(py::module_& m) {
       py::arg("bias") = std::nullopt, py::arg("maps") = std::nullopt,
       py::arg("map_rows") = std::vector<std::int64_t>{},
       py::call_guard<py::gil_scoped_release>(),
-      "Of one query of each sequence over rows of a cache by their numbers, "
-      "without gradients: the context, and the flat map that is carried.");
+      "Computes attention of one query of each sequence over numbered rows of "
+      "a cache, without gradients. Returns the context and the flat carried "
+      "map.");
 }
 
 }  // namespace ea

@@ -51,7 +51,7 @@ void set_gradient(const Var& self, const std::optional<Var>& grad) {
            "grad", "gradient is {} {}, the tensor {} {}", grad->dtype(),
            grad->shape(), self.dtype(), self.shape());
   EA_CHECK_AS(DeviceError, grad->device() == self.device(), "grad",
-              "gradient lies on {}, the tensor on {}; use .to(device)",
+              "gradient is on {}, the tensor on {}; use .to(device)",
               grad->device(), self.device());
   self.set_grad(contiguous(grad->data()));
 }
@@ -76,7 +76,7 @@ void check_rows(const Var& self, const Tensor& ids, const Tensor& rows) {
               ids.dtype(), rows.dtype(), self.dtype());
   EA_CHECK_AS(
       DeviceError, ids.device().is_cpu() && rows.device() == self.device(),
-      "add_row_grad", "ids lie on {} and rows on {}, expected cpu and {}",
+      "add_row_grad", "ids are on {} and rows on {}, expected cpu and {}",
       ids.device(), rows.device(), self.device());
   const auto* id = ids.data<std::int64_t>();
   for (std::int64_t i = 0; i < ids.numel(); ++i) {
@@ -109,7 +109,7 @@ void add_in_place(const Var& self, const Var& source) {
            "and dtype",
            self.dtype(), self.shape(), source.dtype(), source.shape());
   EA_CHECK_AS(DeviceError, source.device() == self.device(), "add_",
-              "the source lies on {}, the tensor on {}; use .to(device)",
+              "the source is on {}, the tensor on {}; use .to(device)",
               source.device(), self.device());
   accumulate(contiguous(source.data()), self.data());
   self.data().storage()->note_write();
@@ -137,7 +137,7 @@ void bind_gradients(py::class_<Var>& c) {
           [](const Var& self) { return self.impl()->retains_grad; },
           docs::kRetainsGrad)
       .def("_kept_bytes", &kept_bytes,
-           "The bytes that backward() will read and then free.")
+           "Bytes that backward() will read and then free.")
       .def("add_", &add_in_place, py::arg("source"),
            py::call_guard<py::gil_scoped_release>(), docs::kAdd)
       .def("backward", &run_backward, py::arg("gradient") = py::none(),

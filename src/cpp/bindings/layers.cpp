@@ -60,13 +60,13 @@ void bind_modules(py::module_& m) {
       .def("named_parameters", &named_parameters)
       .def("named_buffers", &named_buffers,
            "State that is saved with the parameters, but not optimized.")
-      .def("additions", &additions,
-           "Names of the parameters that the slots of attention add to the "
-           "plain "
-           "model: a checkpoint of that lacks them.")
+      .def(
+          "additions", &additions,
+          "Returns the names of the parameters that the attention slots add to "
+          "the plain model; checkpoints of the plain model lack them.")
       .def(
           "allocate", [](Module& self) { self.allocate(); }, Release(),
-          "Gives memory to parameters and buffers that have none yet.")
+          "Allocates parameters and buffers that have no memory yet.")
       .def("initialize", &Module::initialize, py::arg("names"), Release(),
            "Draws initial values for the named parameters, each from a stream "
            "of its own name.")
@@ -82,7 +82,7 @@ void bind_modules(py::module_& m) {
           "Moves parameters, gradients and buffers to a device.")
       .def_property_readonly("training", &Module::training)
       .def("set_recompute", &Module::set_recompute, py::arg("recompute"),
-           "Whether backward makes the layers' activations again.")
+           "Sets whether backward recomputes the layers' activations.")
       .def_property_readonly("recomputes", &Module::recomputes);
   py::class_<BatchNorm, Module>(m, "BatchNorm",
                                 "Batch norm over packed tokens; its parameters "

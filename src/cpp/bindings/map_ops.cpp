@@ -147,7 +147,7 @@ void bind_pack(py::module_& ops) {
       py::arg("dense"), py::arg("packing").none(false),
       py::arg("query_columns") = py::none(),
       py::arg("key_columns") = py::none(),
-      R"(Dense maps as flat ones: what lies outside the sequences is left out.
+      R"(Packs dense maps into flat ones; drops cells outside the sequences.
 
     maps[b, h, i, j] =
         dense[b, h, query_columns[q_offsets[b] + i], key_columns[k_offsets[b] + j]]

@@ -203,7 +203,7 @@ void bind_models(py::module_& m) {
            py::arg("output_attention_scores") = py::none(),
            py::arg("decoder_outputs") = py::none(),
            "Runs the model on some of the inputs its architecture declares: "
-           "name to tensor or array. Returns name to result, of what is there. "
+           "name to tensor or array. Returns the results by name. "
            "decoder_outputs: the four lists of outputs for the second stack.");
   m.def("create_model", &create, py::arg("architecture"), py::arg("config"),
         py::arg("dtype") = "float32",

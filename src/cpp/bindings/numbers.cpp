@@ -11,7 +11,7 @@ namespace ea {
 namespace {
 
 constexpr const char* kItem =
-    R"(Returns the value of a tensor with one element; waits for its device.
+    R"(Returns the value of a tensor with one element; synchronises with its device.
 
 Returns:
     A float; of integer types an int.
@@ -59,7 +59,7 @@ Example:
     (3, (1, 3), 3))";
 
 constexpr const char* kToCpu =
-    R"(Returns the tensor on the CPU; this one itself where it lies there.
+    R"(Returns the tensor on the CPU, or the tensor itself if it is there.
 
     y = x.to("cpu")
 

@@ -135,7 +135,7 @@ DType dtype_of_python(const py::handle& dtype) {
 
 py::array to_numpy(const Tensor& t) {
   EA_CHECK_AS(DeviceError, t.device().is_cpu(), "tensor",
-              "the values lie on {}, where NumPy cannot read them; use "
+              "the values are on {}, where NumPy cannot read them; use "
               ".to('cpu')",
               t.device());
   std::vector<py::ssize_t> shape;

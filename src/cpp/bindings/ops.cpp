@@ -46,7 +46,7 @@ std::shared_ptr<Packing> make_packing(
 }
 
 constexpr const char* kPacking =
-    R"(Where the sequences of a packed batch and their attention maps lie.
+    R"(Layout of a packed batch: its sequences and their attention maps.
 
     row t of sequence b = row offsets[b] + t of the tokens
     flat maps = for b, for h: the map [queries of b, keys of b] in row-major order
@@ -106,7 +106,7 @@ Example:
     [1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0])";
 
 constexpr const char* kPad =
-    R"(Lays flat maps out as one dense array, zeros outside each sequence.
+    R"(Unpacks flat maps to one dense array, with zeros outside each sequence.
 
     dense[b, h, i, j] = maps[b, h, i, j]
 
@@ -190,7 +190,7 @@ Example:
     3)")
       .def_property_readonly(
           "starts", [](const Edges& e) { return to_numpy(clone(e.starts())); },
-          R"(Where the edges of each node begin, and the total; a copy.
+          R"(Index of each node's first edge, and the total; a copy.
 
 Example:
     >>> from evolving_attention import functional as F
@@ -198,7 +198,7 @@ Example:
     [0, 2, 3])")
       .def_property_readonly(
           "sources", [](const Edges& e) { return to_numpy(clone(e.keys())); },
-          R"(The node that each edge comes from; a copy.
+          R"(Source node of each edge; a copy.
 
 Example:
     >>> from evolving_attention import functional as F
@@ -232,7 +232,7 @@ Example:
             if (!p.is_along_edges()) return nullptr;
             return std::const_pointer_cast<Edges>(p.edges());
           },
-          R"(The edges that maps are over, or None.
+          R"(Edges whose cells the maps have, or None.
 
 Example:
     >>> from evolving_attention import functional as F
@@ -278,7 +278,7 @@ Example:
     18)")
       .def_property_readonly(
           "offsets", [](const Packing& p) { return p.q_offsets(); },
-          R"(Where each sequence of queries begins, and the total.
+          R"(First row of each sequence of queries, and the total.
 
 Example:
     >>> from evolving_attention import functional as F
@@ -286,7 +286,7 @@ Example:
     [0, 3, 5])")
       .def_property_readonly(
           "key_offsets", [](const Packing& p) { return p.k_offsets(); },
-          R"(Where each sequence of keys begins, and the total.
+          R"(First row of each sequence of keys, and the total.
 
 Example:
     >>> from evolving_attention import functional as F

@@ -124,8 +124,8 @@ void load_state_dict(Grouped& self, const AnyDict& state) {
 
 void bind_step_log(py::module_& m) {
   py::class_<StepLog>(m, "StepLog",
-                      "Losses and gradient norms of steps, kept on their "
-                      "device until the host looks.")
+                      "Losses and gradient norms of steps, kept on the device "
+                      "until look().")
       .def(py::init<>())
       .def(
           "add_loss",
@@ -133,9 +133,9 @@ void bind_step_log(py::module_& m) {
             self.add_loss(loss.data(), share);
           },
           py::arg("loss"), py::arg("share"), Release(),
-          "Adds share times the loss to the step that is under way.")
+          "Adds share times the loss to the current step.")
       .def("restart_step", &StepLog::restart_step, Release(),
-           "Forgets the losses of the step that is under way.")
+           "Discards the losses of the current step.")
       .def(
           "finish",
           [](StepLog& self, const std::vector<Var>& params, double max_norm) {
@@ -162,15 +162,15 @@ void bind_step_log(py::module_& m) {
             }
             return all;
           },
-          "Waits for the device; returns (loss, gradient norm, applied) of "
-          "each step since the last look.");
+          "Synchronises with the device; returns (loss, gradient norm, "
+          "applied) of each step since the last look.");
 }
 
 }  // namespace
 
 void bind_optim(py::module_& m) {
   py::class_<Grouped>(m, "MomentOptimizer",
-                      "What the optimizers share: one rate and decay a group.")
+                      "Base of the optimizers: one rate and decay per group.")
       .def("set_group", &Grouped::set_group, py::arg("group"), py::arg("lr"),
            py::arg("weight_decay"))
       .def(

@@ -124,7 +124,7 @@ class PythonScope final : public PythonSlot<Scope> {
     if (maps.is_none()) return tokens;
     EA_CHECK_AS(InputError, py::isinstance<Packing>(maps), "scope",
                 "{}.maps returned a {}, expected a Packing, or None where maps "
-                "lie between all queries and keys",
+                "be between all queries and keys",
                 type_name(slot_), type_name(maps));
     return maps.cast<std::shared_ptr<Packing>>();
   }

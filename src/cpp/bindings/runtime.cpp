@@ -131,13 +131,13 @@ void bind_runtime(py::module_& m) {
       },
       "Returns which fast paths are on, by name.");
   m.def("set_fast_path", &set_fast_path, py::arg("name"), py::arg("on"),
-        "Switches a fast path ('all': every one) on or off; what stands behind "
-        "it runs instead, with the same results within rounding.");
+        "Switches a fast path ('all': every one) on or off. Its fallback gives "
+        "the same results within rounding.");
   m.def("set_profiling", &set_profiling, py::arg("on"),
         "Switches the timing of kernels on or off.");
   m.def("profile", &profile,
         "Returns (kernel, calls, seconds), longest first.");
-  m.def("reset_profile", &reset_profile, "Forgets the timings.");
+  m.def("reset_profile", &reset_profile, "Discards the timings.");
 }
 
 }  // namespace ea

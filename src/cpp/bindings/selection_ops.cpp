@@ -273,7 +273,7 @@ void bind_masked_fill(py::class_<Var>& c) {
         return where(holds.data(), filling, self);
       },
       py::arg("mask"), py::arg("value"),
-      R"(Puts a number where a mask holds.
+      R"(Replaces the elements where a mask holds by a number.
 
     y = value where mask is not 0, else x
 

@@ -112,7 +112,7 @@ Var flatten(const Var& x, Whole<"flatten: start_dim"> start,
   if (x.rank() == 0) return reshape(x, {1});
   const int first = normalize_axis(narrow(start.value), x.rank(), "flatten");
   const int last = normalize_axis(narrow(end.value), x.rank(), "flatten");
-  EA_CHECK(first <= last, "flatten", "start_dim {} is behind end_dim {}", first,
+  EA_CHECK(first <= last, "flatten", "start_dim {} is after end_dim {}", first,
            last);
   Shape shape;
   std::int64_t size = 1;
@@ -181,7 +181,7 @@ Example:
     >>> x.transpose(1, 2).shape, x.transpose(2, 0, 1).shape
     ((1, 3, 1), (3, 1, 1)))")
       .def("permute", &permuted,
-           R"(Puts the axes in another order.
+           R"(Reorders the axes.
 
     y[i[axes[0]], i[axes[1]], ...] = x[i[0], i[1], ...]
 
@@ -221,7 +221,7 @@ Example:
 void bind_sizes_of_one(py::class_<Var>& c) {
   c.def("squeeze", &squeeze, py::arg("axis") = py::none(), py::kw_only(),
         py::arg("dim") = py::none(),
-        R"(Leaves out axes of size 1.
+        R"(Removes axes of size 1.
 
     y[..., ...] = x[..., 0, ...]
 
@@ -241,7 +241,7 @@ Example:
     (1, 2))")
       .def("unsqueeze", &unsqueeze, py::arg("axis") = py::none(), py::kw_only(),
            py::arg("dim") = py::none(),
-           R"(Puts in an axis of size 1, as x[:, None] does.
+           R"(Inserts an axis of size 1, as x[:, None] does.
 
     y[..., 0, ...] = x[..., ...]
 

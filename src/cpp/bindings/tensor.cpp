@@ -123,7 +123,7 @@ py::buffer_info buffer(const Var& self) {
   }
   if (!t.device()
            .is_cpu()) {  // np.asarray() then calls __array__, which says so
-    throw py::buffer_error("the values lie on a device; use .to('cpu')");
+    throw py::buffer_error("the values are on a device; use .to('cpu')");
   }
   // The array, and with it the loan, lives until the reader releases the
   // buffer.
@@ -313,7 +313,7 @@ void bind_tensor(py::module_& m) {
         return Var(std::move(t));
       },
       py::arg("array"),
-      "Wraps an array without copying: a change of one is seen in the other.");
+      "Wraps an array without copying: both share the memory.");
   m.def("set_grad_enabled", &set_grad_enabled, py::arg("enabled"),
         "Switches recording for this thread; returns what it was.");
   m.def("is_grad_enabled", &grad_enabled);

@@ -118,12 +118,13 @@ py::object array_function(const Var& /*self*/, const py::object& function,
 void bind_ufuncs(py::class_<Var>& tensor) {
   tensor
       .def("__array_ufunc__", &array_ufunc, py::arg("ufunc"), py::arg("method"),
-           "What NumPy's functions and arrays on the left of an operator "
-           "call: + - * / @ ** give a tensor and keep the gradient.")
+           "Called by NumPy's functions and by arrays on the left of an "
+           "operator: + - * / @ ** return a tensor and keep the gradient.")
       .def("__array_function__", &array_function, py::arg("func"),
            py::arg("types"), py::arg("args"), py::arg("kwargs"),
-           "What NumPy's functions call: InputError where the gradient of a "
-           "tensor would be lost.");
+           "Called by NumPy's functions; raises InputError where the gradient "
+           "of "
+           "a tensor would be lost.");
 }
 
 }  // namespace ea

@@ -63,7 +63,7 @@ void KernelListBase::not_found(Device device, const std::string& why) const {
 
 void KernelListBase::mixed(const Places& places) const {
   fail<DeviceError>(kernel,
-                    "its arguments lie on {} and on {}, expected one device; "
+                    "its arguments are on {} and on {}, expected one device; "
                     "move tensors, or the model, with .to(device)",
                     places.first, places.other);
 }

@@ -29,7 +29,7 @@ AttentionSpec with_relative(const AttentionSpec& given,
                             std::int64_t max_distance) {
   AttentionSpec spec = given;
   EA_CHECK_AS(ConfigError, !spec.bias, "config",
-              "relative = 'learned' beside a bias in attention; leave one of "
+              "relative = 'learned' with a bias in attention; leave one of "
               "the two out");
   Options options;
   options.set("kind", std::string("relative"));

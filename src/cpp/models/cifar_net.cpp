@@ -62,7 +62,7 @@ CifarSizes::CifarSizes(const Options& o)
       ConfigError,
       attention.height % least == 0 && attention.width % least == 0, "config",
       "image_size = {} x {} (height x width): expected multiples of {}, "
-      "for each of {} stages behind the first has half the pixels of a "
+      "for each of {} stages after the first has half the pixels of a "
       "side",
       attention.height, attention.width, least, hidden.size() - 1);
   norm.momentum = o.number("batch_norm_momentum", norm.momentum);

@@ -121,7 +121,7 @@ Tensor places_as_classes(const char* name, const Tensor& given,
   for (std::int64_t b = 0; b < sequences; ++b) {
     const std::int64_t place = positions.data<std::int64_t>()[b];
     EA_CHECK_AS(InputError, place >= 0, "forward",
-                "{}[{}] = {}: expected a position, 0 or more; one behind the "
+                "{}[{}] = {}: expected a position, 0 or more; one after the "
                 "last token leaves the sequence out of the loss",
                 name, b, place);
     const bool exists =

@@ -50,13 +50,13 @@ void check_values(const SeriesInputs& in, const SeriesLimits& limits) {
            "values has shape {}, expected {}", x.shape(),
            padded ? "(series, length, channels), time before channels; or "
                     "(total, channels) with sequence_offsets"
-                  : "(total, channels) beside sequence_offsets");
+                  : "(total, channels) with sequence_offsets");
   EA_CHECK(x.dim(x.rank() - 1) == limits.channels, "forward",
            "values has shape {}: {} channels in the last axis, this model "
            "takes {} (time stands before channels)",
            x.shape(), x.dim(x.rank() - 1), limits.channels);
   EA_CHECK(padded || !in.lengths.defined(), "forward",
-           "lengths beside sequence_offsets: packed input has no padding; "
+           "lengths with sequence_offsets: packed input has no padding; "
            "leave one of the two out");
   EA_CHECK(!in.masked.defined() || in.masked.shape() == x.shape(), "forward",
            "masked has shape {}, values {}: they must be equal",
@@ -129,7 +129,7 @@ const std::vector<InputSpec>& series_input_specs() {
   static const std::vector<InputSpec> specs{
       {"values", values, true,
        "numbers [n, length, channels], time before channels; or packed "
-       "[total, channels] with sequence_offsets. What stands behind the end of "
+       "[total, channels] with sequence_offsets. What stands after the end of "
        "a series is not read, and changes nothing."},
       {"lengths", integers, true,
        "[n] integers from 1 to length; all of full length by default."},

@@ -175,10 +175,10 @@ PackedText pack(const TextInputs& given, std::int64_t heads,
   EA_CHECK(in.input_ids.rank() == (padded ? 2 : 1), "forward",
            "{} has shape {}, expected {}{}", in.named("input_ids"),
            in.input_ids.shape(),
-           padded ? "(batch, length), or (total,) with " : "(total,) beside ",
+           padded ? "(batch, length), or (total,) with " : "(total,) with ",
            in.named("sequence_offsets"));
   EA_CHECK(padded || !in.attention_mask.defined(), "forward",
-           "{} beside {}: packed input has no padding to mask; leave one of "
+           "{} with {}: packed input has no padding to mask; leave one of "
            "the two out",
            in.named("attention_mask"), in.named("sequence_offsets"));
   check_same(in, "attention_mask", in.attention_mask);

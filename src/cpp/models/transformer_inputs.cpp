@@ -47,7 +47,7 @@ void derive_ids(TextInputs& in, std::int64_t start, std::int64_t padding) {
   EA_CHECK(in.labels.rank() == (padded ? 2 : 1), "forward",
            "labels have shape {}, expected {}", in.labels.shape(),
            padded ? "(batch, length), or (total,) with decoder_sequence_offsets"
-                  : "(total,) beside decoder_sequence_offsets");
+                  : "(total,) with decoder_sequence_offsets");
   const Tensor labels = to_device(contiguous(in.labels), kCpu);
   in.input_ids = empty(labels.shape(), DType::i64);
   if (padded) {
@@ -84,7 +84,7 @@ const std::vector<InputSpec>& transformer_input_specs() {
        "packed. By default the labels, shifted one to the right."},
       {"decoder_attention_mask", integers, true,
        "[B, T], as attention_mask. By default all 1; where decoder_input_ids "
-       "follow from the labels, 0 behind the last label of each row."},
+       "follow from the labels, 0 after the last label of each row."},
       {"labels", labels, true,
        "target token ids in the shape of decoder_input_ids, each the token "
        "that follows; -100 where nothing is to be predicted."},

@@ -188,7 +188,7 @@ ChannelMap channel_map(const Var& weight, const Var& bias,
   const std::int64_t c = first_not_finite(map.shift);
   EA_CHECK_AS(InputError, c < 0, "batch_norm",
               "y = scale x + shift of channel {} is not finite: expected "
-              "finite numbers, since a ReLU behind it may make 0 of NaN; "
+              "finite numbers, since a ReLU after it may turn NaN into 0; "
               "look at weight[{}], bias[{}], running_mean[{}] and "
               "running_var[{}], or load finite ones",
               c, c, c, c, c);

@@ -117,7 +117,7 @@ PackingPtr Packing::windowed(const PackingPtr& packing, const Window& window) {
            packing->total_queries(), packing->total_keys());
   EA_CHECK_AS(ConfigError, packing->dense(), "window",
               "the packing is causal or has a key mask; expected neither "
-              "beside a window");
+              "with a window");
   Packing limited = *packing;
   limited.window_ = window;
   limited.column_offsets_.assign(1, 0);
@@ -154,10 +154,9 @@ PackingPtr Packing::along_edges(const PackingPtr& packing) {
               "scope dense");
   if (packing->along_edges_) return packing;
   check_grid(*packing);
-  EA_CHECK_AS(
-      ConfigError, packing->dense(), "packing",
-      "the packing is causal or has a key mask; expected neither beside "
-      "edges: leave out the edges that nobody sees");
+  EA_CHECK_AS(ConfigError, packing->dense(), "packing",
+              "the packing is causal or has a key mask; expected neither with "
+              "edges: leave out the edges that nobody sees");
   Packing limited = *packing;
   limited.along_edges_ = true;
   limited.place_maps();

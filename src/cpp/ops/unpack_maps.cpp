@@ -33,7 +33,7 @@ void check_columns(const char* op, const char* side,
       const std::int64_t column = columns.data<std::int64_t>()[i];
       EA_CHECK_AS(InputError, column > before && column < length, op,
                   "{}_columns[{}] = {}, expected {} to {}: columns rise within "
-                  "a sequence and lie in the dense maps",
+                  "a sequence and be inside the dense maps",
                   side, i, column, before + 1, length - 1);
       before = column;
     }

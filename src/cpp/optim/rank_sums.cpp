@@ -36,7 +36,7 @@ GradientBucket::GradientBucket(std::shared_ptr<Communicator> ranks,
                 "a parameter is {} and another {}, expected one type", dtype,
                 one.dtype());
     EA_CHECK_AS(DeviceError, one.device() == ranks_->device(), "bucket",
-                "a parameter lies on {}, the communicator's device is {}",
+                "a parameter is on {}, the communicator's device is {}",
                 one.device(), ranks_->device());
     begins_.push_back(size);
     size += rounded_up(one.numel(), kAligned);

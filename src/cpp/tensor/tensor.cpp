@@ -32,7 +32,7 @@ void* Tensor::raw() const {
 
 void Tensor::not_on_host() const {
   fail<DeviceError>("tensor",
-                    "the values lie on {}, where the host cannot read them; "
+                    "the values are on {}, where the host cannot read them; "
                     "use .to(\"cpu\")",
                     device());
 }

@@ -126,13 +126,13 @@ class Tensor:
         kwargs: dict[str, typing.Any],
     ) -> typing.Any:
         """
-        What NumPy's functions call: InputError where the gradient of a tensor would be lost.
+        Called by NumPy's functions; raises InputError where the gradient of a tensor would be lost.
         """
     def __array_ufunc__(
         self, ufunc: typing.Any, method: str, *args: typing.Any, **kwargs: typing.Any
     ) -> typing.Any:
         """
-        What NumPy's functions and arrays on the left of an operator call: + - * / @ ** give a tensor and keep the gradient.
+        Called by NumPy's functions and by arrays on the left of an operator: + - * / @ ** return a tensor and keep the gradient.
         """
     def __bool__(self) -> bool: ...
     def __dlpack__(self, **kwargs: typing.Any) -> typing_extensions.CapsuleType: ...
@@ -321,7 +321,7 @@ class Tensor:
     def __xor__(self, arg0: typing.Any) -> Tensor: ...
     def _kept_bytes(self) -> int:
         """
-        The bytes that backward() will read and then free.
+        Bytes that backward() will read and then free.
         """
     def abs(self) -> Tensor:
         """
@@ -512,7 +512,7 @@ class Tensor:
         """
     def astype(self, dtype: typing.Any) -> Tensor:
         """
-        Returns the values in an element type, in memory of their own.
+        Returns a copy of the values in an element type.
 
             y = x, rounded to the nearest value of the type; differentiable
 
@@ -633,7 +633,7 @@ class Tensor:
         """
     def clone(self) -> Tensor:
         """
-        Returns the same values in memory of their own.
+        Returns a copy.
 
             y = x; differentiable
 
@@ -683,7 +683,7 @@ class Tensor:
         """
     def cpu(self) -> Tensor:
         """
-        Returns the tensor on the CPU; this one itself where it lies there.
+        Returns the tensor on the CPU, or the tensor itself if it is there.
 
             y = x.to("cpu")
 
@@ -777,7 +777,7 @@ class Tensor:
         """
     def item(self) -> builtins.float:
         """
-        Returns the value of a tensor with one element; waits for its device.
+        Returns the value of a tensor with one element; synchronises with its device.
 
         Returns:
             A float; of integer types an int.
@@ -811,7 +811,7 @@ class Tensor:
         """
     def masked_fill(self, mask: typing.Any, value: typing.Any) -> Tensor:
         """
-        Puts a number where a mask holds.
+        Replaces the elements where a mask holds by a number.
 
             y = value where mask is not 0, else x
 
@@ -982,7 +982,7 @@ class Tensor:
         """
     def permute(self, *args: typing.Any) -> Tensor:
         """
-        Puts the axes in another order.
+        Reorders the axes.
 
             y[i[axes[0]], i[axes[1]], ...] = x[i[0], i[1], ...]
 
@@ -1165,7 +1165,7 @@ class Tensor:
         """
     def squeeze(self, axis: int | None = None, *, dim: int | None = None) -> Tensor:
         """
-        Leaves out axes of size 1.
+        Removes axes of size 1.
 
             y[..., ...] = x[..., 0, ...]
 
@@ -1302,7 +1302,7 @@ class Tensor:
         """
     def unsqueeze(self, axis: int | None = None, *, dim: int | None = None) -> Tensor:
         """
-        Puts in an axis of size 1, as x[:, None] does.
+        Inserts an axis of size 1, as x[:, None] does.
 
             y[..., 0, ...] = x[..., ...]
 
@@ -1560,7 +1560,7 @@ class Edges:
     @property
     def sources(self) -> numpy.ndarray:
         """
-        The node that each edge comes from; a copy.
+        Source node of each edge; a copy.
 
         Example:
             >>> from evolving_attention import functional as F
@@ -1570,7 +1570,7 @@ class Edges:
     @property
     def starts(self) -> numpy.ndarray:
         """
-        Where the edges of each node begin, and the total; a copy.
+        Index of each node's first edge, and the total; a copy.
 
         Example:
             >>> from evolving_attention import functional as F
@@ -1580,7 +1580,7 @@ class Edges:
 
 class Packing:
     """
-    Where the sequences of a packed batch and their attention maps lie.
+    Layout of a packed batch: its sequences and their attention maps.
 
         row t of sequence b = row offsets[b] + t of the tokens
         flat maps = for b, for h: the map [queries of b, keys of b] in row-major order
@@ -1630,7 +1630,7 @@ class Packing:
     ) -> None: ...
     def pad(self, maps: Tensor) -> Tensor:
         """
-        Lays flat maps out as one dense array, zeros outside each sequence.
+        Unpacks flat maps to one dense array, with zeros outside each sequence.
 
             dense[b, h, i, j] = maps[b, h, i, j]
 
@@ -1687,7 +1687,7 @@ class Packing:
     @property
     def edges(self) -> Edges:
         """
-        The edges that maps are over, or None.
+        Edges whose cells the maps have, or None.
 
         Example:
             >>> from evolving_attention import functional as F
@@ -1697,7 +1697,7 @@ class Packing:
     @property
     def key_offsets(self) -> list[int]:
         """
-        Where each sequence of keys begins, and the total.
+        First row of each sequence of keys, and the total.
 
         Example:
             >>> from evolving_attention import functional as F
@@ -1737,7 +1737,7 @@ class Packing:
     @property
     def offsets(self) -> list[int]:
         """
-        Where each sequence of queries begins, and the total.
+        First row of each sequence of queries, and the total.
 
         Example:
             >>> from evolving_attention import functional as F
@@ -1761,11 +1761,11 @@ class Module:
     """
     def additions(self) -> list[str]:
         """
-        Names of the parameters that the slots of attention add to the plain model: a checkpoint of that lacks them.
+        Returns the names of the parameters that the attention slots add to the plain model; checkpoints of the plain model lack them.
         """
     def allocate(self) -> None:
         """
-        Gives memory to parameters and buffers that have none yet.
+        Allocates parameters and buffers that have no memory yet.
         """
     def initialize(self, names: collections.abc.Set[str]) -> None:
         """
@@ -1778,7 +1778,7 @@ class Module:
     def named_parameters(self) -> list[tuple[str, Tensor]]: ...
     def set_recompute(self, recompute: bool) -> None:
         """
-        Whether backward makes the layers' activations again.
+        Sets whether backward recomputes the layers' activations.
         """
     def to(self, device: typing.Any) -> None:
         """
@@ -1805,7 +1805,7 @@ class BatchNorm(Module):
 
 class Carry:
     """
-    Maps on their way to the next layer.
+    Maps carried to the next layer.
     """
     @property
     def maps(self) -> Tensor:
@@ -1815,12 +1815,12 @@ class Carry:
     @property
     def packing(self) -> Packing:
         """
-        How the maps lie.
+        Layout of the maps.
         """
 
 class AttentionOutput:
     """
-    What an attention layer returns.
+    Output of an attention layer.
     """
     @property
     def carry(self) -> Carry:
@@ -1900,7 +1900,7 @@ class Model(Module):
         | None = None,
     ) -> dict[str, typing.Any]:
         """
-        Runs the model on some of the inputs its architecture declares: name to tensor or array. Returns name to result, of what is there. decoder_outputs: the four lists of outputs for the second stack.
+        Runs the model on some of the inputs its architecture declares: name to tensor or array. Returns the results by name. decoder_outputs: the four lists of outputs for the second stack.
         """
 
 class TargetState:
@@ -1909,24 +1909,24 @@ class TargetState:
     """
     def expect(self, tokens: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
-        All targets together will have at most so many tokens.
+        Reserves room for so many tokens over all targets.
         """
     def next(
         self, ids: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]
     ) -> Tensor:
         """
-        Append one token to each target; the logits [targets, vocabulary] of the next one.
+        Appends one token to each target; returns the logits [targets, vocabulary] of the next one.
         """
     def select(
         self, kept: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]
     ) -> None:
         """
-        Keep the targets with these indices, in this order.
+        Keeps the targets with these indices, in this order.
         """
 
 class SearchSettings:
     """
-    How targets are searched for.
+    Settings of a search for targets.
     """
 
     cached: bool
@@ -1942,7 +1942,7 @@ class SearchSettings:
         seed: typing.SupportsInt | typing.SupportsIndex | None,
     ) -> None:
         """
-        Draw tokens; top_k 0: of all.
+        Draws tokens at random; top_k 0: among all tokens.
         """
     @property
     def beams(self) -> int: ...
@@ -2024,7 +2024,7 @@ class SearchSettings:
 
 class MomentOptimizer:
     """
-    What the optimizers share: one rate and decay a group.
+    Base of the optimizers: one rate and decay per group.
     """
     def load_state_dict(self, state: dict[str, typing.Any]) -> None: ...
     def set_group(
@@ -2113,7 +2113,7 @@ class SGD(MomentOptimizer):
 
 class StepLog:
     """
-    Losses and gradient norms of steps, kept on their device until the host looks.
+    Losses and gradient norms of steps, kept on the device until look().
     """
 
     capacity: typing.ClassVar[int] = 4096
@@ -2122,7 +2122,7 @@ class StepLog:
         self, loss: Tensor, share: typing.SupportsFloat | typing.SupportsIndex
     ) -> None:
         """
-        Adds share times the loss to the step that is under way.
+        Adds share times the loss to the current step.
         """
     def finish(
         self,
@@ -2134,18 +2134,18 @@ class StepLog:
         """
     def look(self) -> list[tuple[float, float, bool]]:
         """
-        Waits for the device; returns (loss, gradient norm, applied) of each step since the last look.
+        Synchronises with the device; returns (loss, gradient norm, applied) of each step since the last look.
         """
     def restart_step(self) -> None:
         """
-        Forgets the losses of the step that is under way.
+        Discards the losses of the current step.
         """
     @property
     def steps(self) -> int: ...
 
 class Communicator:
     """
-    Devices of several processes that exchange memory, on a queue beside that of each device's other work.
+    Connects devices of several processes. Exchanges run on a stream of their own, next to the stream of each device's other work.
     """
     def __init__(
         self,
@@ -2156,19 +2156,19 @@ class Communicator:
     ) -> None: ...
     def abort(self) -> None:
         """
-        Ends all waiting for other ranks; what was to come from them is garbage then.
+        Cancels all pending exchanges; data expected from other ranks is undefined afterwards.
         """
     def busy(self) -> float:
         """
-        Seconds since the last exchange was asked for, while one is not done; else 0.
+        Returns the seconds since the last exchange was requested while one is pending, else 0.
         """
     def close(self) -> None:
         """
-        Ends it in good order: by all ranks, when nothing is under way.
+        Closes the communicator; all ranks must call it, with no exchange pending.
         """
     def failure(self) -> str:
         """
-        What the library says is wrong; empty while nothing is.
+        Returns the library's error text, empty without an error.
         """
     def gather(
         self,
@@ -2179,11 +2179,11 @@ class Communicator:
         dtype: str,
     ) -> list[Tensor | None]:
         """
-        Returns what every rank gives, by rank; shapes has None for a rank that gives nothing.
+        Returns the tensor of every rank, by rank. shapes has None for a rank that sends nothing.
         """
     def join(self) -> None:
         """
-        The device's later work comes after what was exchanged so far.
+        Makes later work of the device wait for all exchanges so far.
         """
     @property
     def device(self) -> str: ...
@@ -2201,17 +2201,17 @@ class GradientBucket:
     ) -> None: ...
     def clear(self) -> None:
         """
-        Forgets the sums.
+        Discards the sums.
         """
     def hand_out(self, summed: collections.abc.Sequence[bool]) -> None:
         """
-        The sums become the members' gradients.
+        Sets the members' gradients to the sums.
         """
     def launch(
         self, givers: typing.SupportsInt | typing.SupportsIndex, last: bool
     ) -> list[bool]:
         """
-        Takes the members' gradients and starts their way; returns which there were.
+        Takes the members' gradients and starts to send them; returns which members had one.
         """
 
 def attention_kinds() -> dict[str, dict[str, typing.Any]]:
@@ -2248,7 +2248,7 @@ def cached_attention(
     map_rows: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [],
 ) -> tuple[Tensor, Tensor]:
     """
-    Of one query of each sequence over rows of a cache by their numbers, without gradients: the context, and the flat map that is carried.
+    Computes attention of one query of each sequence over numbered rows of a cache, without gradients. Returns the context and the flat carried map.
     """
 
 def can_cache(model: Model) -> bool:
@@ -2258,7 +2258,7 @@ def can_cache(model: Model) -> bool:
 
 def check_attention(spec: dict[str, typing.Any]) -> None:
     """
-    Throws ConfigError unless every slot names a kind and suits it, and the slots can stand together.
+    Throws ConfigError unless every slot names a valid kind with valid options, and the kinds can be combined.
     """
 
 def clip_grad_norm(
@@ -2293,7 +2293,7 @@ def devices() -> list[tuple[str, str]]:
 
 def exchange_library(device: typing.Any) -> str:
     """
-    Returns the name, version and file of what devices of several processes exchange memory by.
+    Returns the name, version and file of the library through which devices of several processes exchange memory.
     """
 
 def fast_paths() -> dict[str, bool]:
@@ -2313,7 +2313,7 @@ def from_dlpack(object: typing.Any) -> Tensor:
 
 def from_numpy(array: numpy.ndarray) -> Tensor:
     """
-    Wraps an array without copying: a change of one is seen in the other.
+    Wraps an array without copying: both share the memory.
     """
 
 def get_num_threads() -> int:
@@ -2385,12 +2385,12 @@ def release_cached_memory(device: typing.Any = "cpu") -> None:
 
 def reset_peak_memory(device: typing.Any = "cpu") -> None:
     """
-    Starts the count of peak_memory() anew.
+    Restarts the count of peak_memory().
     """
 
 def reset_profile() -> None:
     """
-    Forgets the timings.
+    Discards the timings.
     """
 
 def resolve_device(name: typing.Any) -> str:
@@ -2405,7 +2405,7 @@ def sampling_number(
     place: typing.SupportsInt | typing.SupportsIndex,
 ) -> float:
     """
-    In [0, 1), what draws the token at a place of a sentence's copy.
+    Returns the random number in [0, 1) that draws the token at a position of a sentence's copy.
     """
 
 def sampling_probabilities(
@@ -2416,7 +2416,7 @@ def sampling_probabilities(
     least: typing.SupportsInt | typing.SupportsIndex = 1,
 ) -> list[float]:
     """
-    Of every token, as it is drawn; at least so many stay.
+    Returns the probability with which each token is drawn; truncation keeps at least `least` tokens.
     """
 
 def search(
@@ -2428,7 +2428,7 @@ def search(
 
 def set_fast_path(name: str, on: bool) -> None:
     """
-    Switches a fast path ('all': every one) on or off; what stands behind it runs instead, with the same results within rounding.
+    Switches a fast path ('all': every one) on or off. Its fallback gives the same results within rounding.
     """
 
 def set_grad_enabled(enabled: bool) -> bool:
@@ -2460,7 +2460,7 @@ def start_target(
     model: Model, inputs: dict[str, typing.Any], cached: bool
 ) -> TargetState:
     """
-    One empty target for each source.
+    Starts one empty target for each source.
     """
 
 def synchronize(device: typing.Any = "cpu") -> None:

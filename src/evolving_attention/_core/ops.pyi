@@ -1509,7 +1509,7 @@ def pack_maps(
     key_columns: typing.Any = None,
 ) -> evolving_attention._core.Tensor:
     """
-    Dense maps as flat ones: what lies outside the sequences is left out.
+    Packs dense maps into flat ones; drops cells outside the sequences.
 
         maps[b, h, i, j] =
             dense[b, h, query_columns[q_offsets[b] + i], key_columns[k_offsets[b] + j]]

@@ -38,7 +38,7 @@ def needs(options: Any, name: str, other: str) -> None:
     value = getattr(options, name)
     if value and not getattr(options, other):
         fix = "add it, or leave this out"
-        raise refuse(name, value, f"--{other} beside it", fix)
+        raise refuse(name, value, f"--{other} with it", fix)
 
 
 # Names on the command line that are clearer than the kind's own names.
@@ -94,7 +94,7 @@ class _KnownOptions:
             for name, value in given.items():
                 having = [k for k, own in has.items() if _FIELDS.get(name, name) in own]
                 fix = f"add --attention {having[0]}"
-                raise refuse(name, value, "--attention beside it", fix)
+                raise refuse(name, value, "--attention with it", fix)
             return None
         known = has.get(kind, {})
         options = {n: v for n, v in self.defaults.items() if n in known}

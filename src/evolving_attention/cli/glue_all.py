@@ -99,7 +99,7 @@ def _run(options: Fields, given: dict[str, Any]) -> dict[str, Any] | None:
     for name in _OWN:
         if given.get(name):
             fix = "choose tasks with --tasks, or run evolving-attention glue"
-            raise refuse(name, given[name], "no data beside GLUE's tasks", fix)
+            raise refuse(name, given[name], "no data with GLUE's tasks", fix)
     if not given.get("output_dir"):
         raise ConfigError(
             "--output_dir is missing: expected a folder for the tasks; add "

@@ -133,7 +133,7 @@ class TuningArguments:
         if str(training.get("eval_strategy", "no")) == "no":
             raise ConfigError(
                 f"--early_stopping_patience {self.early_stopping_patience}: expected "
-                "--eval_strategy beside it, there is nothing to compare without; add "
+                "--eval_strategy with it, there is nothing to compare without; add "
                 "--eval_strategy epoch"
             )
         if training.get("metric_for_best_model") is None:
@@ -277,14 +277,14 @@ class DataTrainingArguments:
                 raise refuse(
                     name,
                     value,
-                    "--train_file or --dataset_name beside it",
+                    "--train_file or --dataset_name with it",
                     f"the columns and labels of {self.task_name} are known: leave it "
                     "out",
                 )
         self._check_hub()
         if self.data_dir and not self.task_name:
             raise refuse(
-                "data_dir", self.data_dir, "--task_name beside it", "add --task_name"
+                "data_dir", self.data_dir, "--task_name with it", "add --task_name"
             )
         suffixes = {Path(path).suffix.lower() for path in given}
         if unknown := suffixes - {".csv", ".json", ".jsonl"}:
@@ -306,11 +306,11 @@ class DataTrainingArguments:
         needs(self, "dataset_config_name", "dataset_name")
         if self.dataset_name and self.delimiter is not None:
             fix = "data sets of the Hub have columns: leave it out"
-            raise refuse("delimiter", self.delimiter, "--train_file beside it", fix)
+            raise refuse("delimiter", self.delimiter, "--train_file with it", fix)
         from_hub = self.dataset_name or (self.task_name and not self.data_dir)
         if from_hub and self.bad_rows != "raise":
             fix = "rows of the Hub are taken as they are: leave it out"
-            expected = "--data_dir or --train_file beside it"
+            expected = "--data_dir or --train_file with it"
             raise refuse("bad_rows", self.bad_rows, expected, fix)
 
     def _check_problem(self) -> None:
@@ -325,12 +325,12 @@ class DataTrainingArguments:
             raise refuse(
                 "do_regression",
                 self.do_regression,
-                f"{kind == 'regression'} beside --problem_type {kind}",
+                f"{kind == 'regression'} with --problem_type {kind}",
                 "leave it out",
             )
         if kind == _CLASSES[1] and self.dataset_name:
             raise refuse(
-                "problem_type", kind, "--train_file beside it", "save it as json lines"
+                "problem_type", kind, "--train_file with it", "save it as json lines"
             )
 
     @property

@@ -74,7 +74,7 @@ def check_needs(
         ("do_predict", "test_file", args.do_predict),
     ):
         if needed and not getattr(data, name):
-            raise ConfigError(f"--{flag}: expected --{name} beside it; add it")
+            raise ConfigError(f"--{flag}: expected --{name} with it; add it")
     if not data.train_file and known_labels(config) is None:
         step = "do_eval" if args.do_eval else "do_predict"
         raise ConfigError(

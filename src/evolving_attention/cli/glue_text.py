@@ -118,7 +118,7 @@ class TextRun(GlueRun):
             raise refuse(
                 "pad_to_max_length",
                 True,
-                "False beside a text-to-text model",
+                "False with a text-to-text model",
                 "leave it out: the results are the same",
             )
         super().__init__(model_args, attention, data_args, *rest)

@@ -130,7 +130,7 @@ class NewModelArguments:
             raise refuse(
                 given[0],
                 getattr(self, given[0]),
-                f"no --{given[1]} beside it",
+                f"no --{given[1]} with it",
                 "keep one of the two",
             )
         found = parse_json_object("model_options", self.model_options)

@@ -100,7 +100,7 @@ def repeated(
     for name in ("seed", "resume_from_checkpoint"):
         if given.get(name) is not None:
             fix = "leave it out: every seed goes on from its own folder"
-            raise refuse(name, given[name], "no --seeds beside it", fix)
+            raise refuse(name, given[name], "no --seeds with it", fix)
     level = given.get("log_level") or "passive"
     quiet = level == "passive" and not distributed.is_first()
     set_up_logging("warning" if quiet else level)

@@ -35,7 +35,7 @@ class RepeatArguments:
             raise refuse(
                 "compare",
                 self.compare,
-                "--seeds beside it",
+                "--seeds with it",
                 "add the seeds of that folder, for example --seeds 0 1 2",
             )
 

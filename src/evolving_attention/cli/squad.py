@@ -350,6 +350,6 @@ def _questions(step: str, data: QuestionArguments, answers: AnswerArguments) -> 
         count = sum(one.answers == () for one in found)
         raise ConfigError(
             f"--version_2_with_negative is missing: {count} of {len(found)} questions "
-            f"of {found.name} have no answer, expected the flag beside them; add it"
+            f"of {found.name} have no answer, expected the flag with them; add it"
         )
     return found

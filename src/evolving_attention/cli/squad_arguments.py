@@ -83,7 +83,7 @@ class QuestionArguments:
         if self.dataset_name and files:
             raise ConfigError(
                 f"--dataset_name {self.dataset_name}: expected no "
-                f"--{next(iter(files))} beside it; keep one of the two"
+                f"--{next(iter(files))} with it; keep one of the two"
             )
         needs(self, "dataset_config_name", "dataset_name")
         for name, path in files.items():
@@ -116,7 +116,7 @@ class AnswerArguments:
             raise refuse(
                 "null_score_diff_threshold",
                 self.null_score_diff_threshold,
-                "--version_2_with_negative beside it",
+                "--version_2_with_negative with it",
                 "add it, or leave this out",
             )
 

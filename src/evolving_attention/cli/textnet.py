@@ -129,7 +129,7 @@ def _one_run(given: dict[str, Any], once: Once) -> dict[str, Any]:
     args = arguments.TextNetTrainingArguments(**training)
     if model.model == "cnn" and attention.attention not in (None, "vanilla"):
         fix = "leave it out, or choose a transformer"
-        raise refuse("attention", attention.attention, "no --model cnn beside it", fix)
+        raise refuse("attention", attention.attention, "no --model cnn with it", fix)
     if attention.attention is not None and "attention" in (model.model_options or {}):
         both = "one of the two, --model_options has 'attention' too"
         raise refuse("attention", attention.attention, both, "leave one out")

@@ -136,11 +136,11 @@ class TextDataArguments:
         given = [*files, *(name for name in own if getattr(self, name) is not None)]
         if given:
             value = getattr(self, given[0])
-            raise refuse(given[0], value, "no --dataset beside it", "leave one out")
+            raise refuse(given[0], value, "no --dataset with it", "leave one out")
         generated = self.dataset == "acceptability"
         if generated and self.data_dir is not None:
             fix = "leave it out: the sentences are generated"
-            raise refuse("data_dir", self.data_dir, "sst5 or snli beside it", fix)
+            raise refuse("data_dir", self.data_dir, "sst5 or snli with it", fix)
         if not generated and self.data_dir is None:
             raise ConfigError(
                 f"--data_dir is missing: expected the folder of {self.dataset}'s "
@@ -155,7 +155,7 @@ class TextDataArguments:
             )
         if self.data_dir is not None:
             fix = "name the files, or add --dataset sst5"
-            raise refuse("data_dir", self.data_dir, "--dataset beside it", fix)
+            raise refuse("data_dir", self.data_dir, "--dataset with it", fix)
         for name, path in files.items():
             if Path(path).suffix.lower() not in SUFFIXES:
                 raise refuse(name, path, f"a file in {', '.join(SUFFIXES)}", "save so")
@@ -205,7 +205,7 @@ class WordArguments:
             raise refuse(
                 "train_words",
                 False,
-                "--word_vectors beside it: random vectors are of no use if fixed",
+                "--word_vectors with it: random vectors are of no use if fixed",
                 "add them, or leave this out",
             )
 
@@ -311,7 +311,7 @@ class TextNetTrainingArguments(TrainingArguments):
     save_strategy: Literal["no", "steps", "epoch", "best"] = option(
         "epoch", "Save: no, steps, epoch or best."
     )
-    save_total_limit: int | None = option(1, "Checkpoints to keep, beside the best.")
+    save_total_limit: int | None = option(1, "Checkpoints to keep, besides the best.")
     load_best_model_at_end: bool = option(
         True, "Keep the weights of the best epoch on the tuning part, if there is one."
     )

@@ -127,7 +127,7 @@ class SeriesDataArguments:
             )
         if self.data_dir and not self.dataset:
             raise refuse(
-                "data_dir", self.data_dir, "--dataset beside it", "add --dataset NAME"
+                "data_dir", self.data_dir, "--dataset with it", "add --dataset NAME"
             )
 
 

@@ -88,7 +88,7 @@ def _settled(given: dict[str, Any]) -> dict[str, Any]:
     for name, off in arguments.OFF_WITHOUT_EVALUATION.items():
         if given.get(name, off[0]) not in off:
             fix = "add it and --eval_target_file, or leave this out"
-            raise refuse(name, given[name], "--eval_source_file beside it", fix)
+            raise refuse(name, given[name], "--eval_source_file with it", fix)
     return {**given, "eval_strategy": "no", "load_best_model_at_end": False}
 
 
@@ -218,11 +218,11 @@ def _score(files: Any, search: Any) -> dict[str, Any]:
         if search.model_dir or files.source_file:
             raise ConfigError(
                 f"--hypothesis_file {files.hypothesis_file}: expected no --model_dir "
-                "and no --source_file beside it; leave it out to translate"
+                "and no --source_file with it; leave it out to translate"
             )
         for option in sorted(search.given - {"num_threads"}):
             fix = "leave one out: these translations are there already"
-            expected = "no --hypothesis_file beside it"
+            expected = "no --hypothesis_file with it"
             raise refuse(option, getattr(search, option), expected, fix)
         pair = read_parallel(files.hypothesis_file, files.target_file)
         hypotheses = pair.source

@@ -86,7 +86,7 @@ class PairArguments:
             raise refuse(
                 f"eval_{given}_file",
                 pair[0] or pair[1],
-                f"--eval_{lacking}_file beside it",
+                f"--eval_{lacking}_file with it",
                 "give both or none",
             )
 
@@ -276,9 +276,9 @@ class GenerateArguments:
     def __post_init__(self) -> None:
         check_fields(self)
         if self.resume and self.overwrite:
-            raise refuse("resume", "", "no --overwrite beside it", "leave one out")
+            raise refuse("resume", "", "no --overwrite with it", "leave one out")
         if self.resume and not self.output_file:
-            raise refuse("resume", "", "--output_file beside it", "name the file")
+            raise refuse("resume", "", "--output_file with it", "name the file")
         if self.num_return_sequences < 1:
             given = self.num_return_sequences
             raise refuse("num_return_sequences", given, "at least 1", "leave it out")

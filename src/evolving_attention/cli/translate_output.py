@@ -84,7 +84,7 @@ class Output:
         before = read_record(self._record)
         if before is None and not complete:
             raise ConfigError(
-                f"--resume: {self._path} has no {self._record.name} beside it, "
+                f"--resume: {self._path} has no {self._record.name} next to it, "
                 "expected the options of an interrupted run; --overwrite replaces it"
             )
         names = sorted({*self._options, *(before or {})})

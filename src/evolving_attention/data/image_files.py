@@ -160,7 +160,7 @@ def loose(root: Path) -> list[Path]:
     alone = [path for path in found if path.parent == root]
     if alone and len(alone) < len(found):
         raise DataError(
-            f"a picture beside folders of pictures ({len(alone)} such here), expected "
+            f"a picture next to folders of pictures ({len(alone)} such here), expected "
             "pictures or folders alone; move it into the folder of its class, or out",
             str(alone[0]),
         )

@@ -36,7 +36,7 @@ def from_rows(
             text = pair.get(key)
             if not isinstance(text, str):
                 raise InputError(
-                    f"rows[{index}]: {key!r} is {text!r:.40}, expected a text beside "
+                    f"rows[{index}]: {key!r} is {text!r:.40}, expected a text with "
                     f"{', '.join(map(str, pair))}; check source and target"
                 )
             side.append(text)

@@ -117,7 +117,7 @@ def check_delimiter(path: Path, delimiter: str) -> None:
         )
     if delimiter != "," and path.suffix.lower() != ".csv":
         raise ConfigError(
-            f"{path}: delimiter={delimiter!r} beside a {path.suffix} file, expected a "
+            f"{path}: delimiter={delimiter!r} with a {path.suffix} file, expected a "
             ".csv file; leave it out"
         )
 

@@ -178,7 +178,7 @@ class _Table:
         for i, name in enumerate(names):
             if _NAMELESS.fullmatch(name) and name not in given:
                 raise self.error(
-                    f"has a column without a name behind {names[i - 1]!r}, expected "
+                    f"has a column without a name after {names[i - 1]!r}, expected "
                     "one for every column; name it or take it out",
                     0,
                 )

@@ -298,7 +298,7 @@ def _question(
         )
     if impossible and answers:
         raise DataError(
-            f"{place} (id {texts['id']!r}): is_impossible is true beside "
+            f"{place} (id {texts['id']!r}): is_impossible is true with "
             f"{len(answers)} answers, expected none (or plausible_answers); correct it",
             path,
         )

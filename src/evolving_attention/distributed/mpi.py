@@ -45,7 +45,7 @@ class MpiTransport:
                 f"distributed: mpirun says process {launch.rank} of {launch.size}, the "
                 f"MPI that mpi4py uses says {world.Get_rank()} of {world.Get_size()}, "
                 "expected one MPI for both; start with the mpirun of that MPI (with "
-                'the wheels of "evolving-attention[distributed]" the one beside this '
+                'the wheels of "evolving-attention[distributed]" the one next to this '
                 "python), or install mpi4py for this one"
             )
         self._comm, self._alarm = world.Dup(), world.Dup()

@@ -251,5 +251,5 @@ def _check_length(came: int, awaited: int, peer: int) -> None:
     if came != awaited:
         raise PeerLost(
             f"distributed: rank {peer} sent {came} bytes where {awaited} were awaited, "
-            "expected the same program and data on all ranks; start all anew"
+            "expected the same program and data on all ranks; restart all"
         )

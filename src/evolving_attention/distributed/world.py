@@ -191,7 +191,7 @@ class World:
         if most > _LONGEST_VALUE:
             self._give_up(
                 f"rank {lengths.index(most)} announced a value of {most} bytes, "
-                f"expected at most {_LONGEST_VALUE}; start all anew"
+                f"expected at most {_LONGEST_VALUE}; restart all"
             )
         bodies = [bytearray(max(0, n - _HEAD_BYTES + 8)) for n in lengths]
         rest = memoryview(data[_HEAD_BYTES - 8 :])

@@ -46,7 +46,7 @@ def model_settings(estimator: Any) -> dict[str, Any]:
             continue
         if name in (estimator.model_options or {}):
             raise ConfigError(
-                f"{type(estimator).__name__}: {own}={value!r} beside model_options "
+                f"{type(estimator).__name__}: {own}={value!r} with model_options "
                 f"with {name!r}={options[name]!r}, expected one of both; take {name!r} "
                 "out of model_options"
             )
@@ -73,7 +73,7 @@ def _attention(estimator: Any) -> Any:
     first, value = next(iter(given.items()))
     if chosen is not None and not isinstance(chosen, str):
         raise ConfigError(
-            f"{type(estimator).__name__}: attention={chosen!r} beside {first}="
+            f"{type(estimator).__name__}: attention={chosen!r} with {first}="
             f"{value!r}, expected one of both; put {first} into the attention, or give "
             "attention by its name"
         )

@@ -10,7 +10,7 @@ from evolving_attention.errors import ConfigError, InputError, ShapeError
 
 __all__ = ["check_classes", "check_options", "check_series"]
 
-_REMEDY = "set warm_start=False to fit anew"
+_REMEDY = "set warm_start=False to fit from scratch"
 
 
 def check_options(estimator: Any) -> None:

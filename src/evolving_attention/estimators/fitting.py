@@ -222,7 +222,7 @@ def tell(
         message += "fit again for the other epochs, with warm_start=True to go on from "
         message += "these weights"
     else:
-        message += "training cannot go on from them: another one begins anew"
+        message += "training cannot go on from them: another one starts from scratch"
     if result.interrupted != "SIGINT":
         raise Interrupted(message, signal.Signals[result.interrupted])
     warnings.warn(message, stacklevel=stacklevel)

@@ -223,7 +223,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
             warnings.warn(
                 f"{result.interrupted} after {len(self.history_)} of {self.n_epochs} "
                 f"epochs: the weights of epoch {self.best_epoch_} are kept; "
-                "training cannot go on from them: another fit begins anew",
+                "training cannot go on from them: another fit starts from scratch",
                 stacklevel=2,
             )
         return self

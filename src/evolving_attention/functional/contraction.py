@@ -71,7 +71,7 @@ def _parsed(subscripts: str) -> tuple[list[str], str]:
     for letters in (*groups, result):
         if letters and not (letters.isascii() and letters.isalpha()):
             raise InputError(
-                f"[einsum] {letters!r} in {subscripts!r}: expected letters alone, one "
+                f"[einsum] {letters!r} in {subscripts!r}: expected only letters, one "
                 "for each axis"
             )
     if not arrow:

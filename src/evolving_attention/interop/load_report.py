@@ -307,7 +307,7 @@ def _check_strict(report: LoadReport, extra: Sequence[str]) -> None:
         raise CheckpointError(
             f"{report.source}: does not fit the model. {'; '.join(problems)}. Check "
             "the config (num_labels, sizes, attention), or pass strict=False to "
-            "initialise anew what does not fit and leave out the rest"
+            "reinitialise what does not fit and leave out the rest"
         )
 
 

@@ -97,7 +97,7 @@ def _read_storages(
         place += storage.nbytes
     if place != file.size:
         raise CheckpointError(
-            f"{file.label}: has {file.size - place} bytes behind its end; it is damaged"
+            f"{file.label}: has {file.size - place} bytes after its end; it is damaged"
         )
     return data
 

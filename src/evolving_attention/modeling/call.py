@@ -28,11 +28,11 @@ Args:
 {inputs}
     label_smoothing: in [0, 1), where labels are classes.
     output_hidden_states, output_attentions, output_attention_logits,
-        output_attention_scores: True, or a list of indices, to return them, padded as
-        the input is, zeros outside; of packed input the hidden states stay packed.
-        After backward() each has its gradient, ``output.attentions[3].grad``, which
-        backward() computes beside the others while the output exists.
-    return_dict: False returns a tuple of what is there.
+        output_attention_scores: True, or a list of indices, returns them, padded like
+        the input with zeros; for packed input the hidden states stay packed. After
+        backward() each has its gradient, ``output.attentions[3].grad``, which
+        backward() computes along with the others while the output exists.
+    return_dict: False returns a tuple of the results.
 
 Returns:
     :class:`ModelOutput`.

@@ -194,7 +194,7 @@ class GenerativeModel(PreTrainedModel):
         if chosen.get("output_alignments") is True and not scored:
             raise ConfigError(
                 f"{name}: output_alignments=True, expected "
-                "return_dict_in_generate=True beside it, which returns them"
+                "return_dict_in_generate=True with it, which returns them"
             )
         found = self.search(name, sources, chosen, scored=scored)
         tell_of_limit(name, found.ended, chosen)

@@ -155,7 +155,7 @@ def checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         if not found[other] and found[key] != _DEFAULTS[key]:
             raise ConfigError(
                 f"{name}: {key}={found[key]!r} has no effect alone, expected "
-                f"{other}=True beside it, or leave it out"
+                f"{other}=True with it, or leave it out"
             )
     return found
 

@@ -24,7 +24,7 @@ def sorted_targets(
         taken = device if is_device else dtype
         if taken is not None:
             raise ConfigError(
-                f"to: {target!r} beside {taken!r}, expected one dtype and one device "
+                f"to: {target!r} with {taken!r}, expected one dtype and one device "
                 "at most"
             )
         if is_device:

@@ -86,7 +86,7 @@ def checked_group(who: str, group: Mapping[str, Any], number: int) -> dict[str, 
         raise ConfigError(
             f"{who}: group {number} has {unknown[0]!r}, expected only "
             f"{', '.join(sorted(GROUP_SETTINGS))}; the other settings are the same for "
-            "all groups: pass them beside params, or make another optimizer"
+            "all groups: pass them with params, or make another optimizer"
         )
     return {**group, "params": list(group["params"])}
 

@@ -250,7 +250,7 @@ def pipeline(
     if tokenizer is None:
         if isinstance(model, PreTrainedModel):
             raise ConfigError(
-                "pipeline: model is given as an object, expected its tokenizer beside "
+                "pipeline: model is given as an object, expected its tokenizer with "
                 "it; pass tokenizer="
             )
         tokenizer = model

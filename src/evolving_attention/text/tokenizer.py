@@ -337,7 +337,7 @@ class Tokenizer:
             special = self.num_special_tokens_to_add(pairs is not None)
             if limit <= (special if add_special else 0):
                 raise ConfigError(
-                    f"max_length={limit} leaves no room for text beside {special} "
+                    f"max_length={limit} leaves no room for text next to {special} "
                     "special tokens; use a larger max_length"
                 )
             wanted = (strategy, limit)

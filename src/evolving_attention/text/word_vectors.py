@@ -267,7 +267,7 @@ class _Reader:
             )
         word, *numbers = fields
         if word != word.strip(b" "):
-            return "more than one space beside the word, expected one; remove them"
+            return "more than one space next to the word, expected one; remove them"
         first, _, extra = word.rpartition(b" ")
         if first and _is_number(extra):
             return (

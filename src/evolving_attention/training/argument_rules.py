@@ -142,12 +142,12 @@ def check_choices(a: Any) -> None:
             "ea.devices() lists those of this machine",
         )
     if a.use_cpu and a.device not in ("auto", "cpu"):
-        raise refuse("device", a.device, "'cpu' beside use_cpu=True", "drop one")
+        raise refuse("device", a.device, "'cpu' with use_cpu=True", "drop one")
     if a.bf16 and a.precision in ("float32", "auto"):
         raise refuse(
             "precision",
             a.precision,
-            "'bfloat16' beside bf16=True",
+            "'bfloat16' with bf16=True",
             "drop one of the two",
         )
     unknown = [name for name in a.report_to if name not in REPORTERS]
@@ -211,7 +211,7 @@ def check_combinations(a: Any) -> None:
                 raise refuse(
                     field,
                     value,
-                    f"{usable!r} beside per_device_train_batch_tokens",
+                    f"{usable!r} with per_device_train_batch_tokens",
                     "leave one of the two out",
                 )
     needs_metric = a.load_best_model_at_end or a.save_strategy == "best"
@@ -219,7 +219,7 @@ def check_combinations(a: Any) -> None:
         raise refuse(
             "save_strategy",
             "best",
-            "metric_for_best_model beside it",
+            "metric_for_best_model with it",
             "name the metric",
         )
     if needs_metric and a.eval_strategy == "no":

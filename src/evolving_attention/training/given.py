@@ -65,7 +65,7 @@ def model_of(model: Any, model_init: Callable[..., Any] | None, optimizer: Any) 
     if model_init is not None:
         if optimizer is not None:
             raise ConfigError(
-                "Trainer: model_init beside optimizers, expected one of the two: an "
+                "Trainer: model_init with optimizers, expected one of the two: an "
                 "optimizer holds the tensors of one model; leave optimizers out, or "
                 "override create_optimizer()"
             )
@@ -195,7 +195,7 @@ def check_loss_func(function: Any, args: TrainingArguments) -> None:
         pass
     if args.label_smoothing_factor:
         raise ConfigError(
-            f"Trainer: label_smoothing_factor={args.label_smoothing_factor} beside "
+            f"Trainer: label_smoothing_factor={args.label_smoothing_factor} with "
             "compute_loss_func, expected one of the two; smooth the labels in the "
             "function"
         )

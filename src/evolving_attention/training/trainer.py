@@ -489,7 +489,7 @@ class Trainer(Surroundings):
             return weighted_loss(model, inputs, weights, smoothing)
         if weights is not None:
             raise InputError(
-                f"Trainer: sample_weight beside {', '.join(inputs)}, expected labels, "
+                f"Trainer: sample_weight with {', '.join(inputs)}, expected labels, "
                 "which it weighs; leave it out, or override compute_loss"
             )
         options = {"label_smoothing": smoothing} if smoothing else {}

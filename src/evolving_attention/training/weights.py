@@ -60,7 +60,7 @@ class RowWeights:
         if own_loss:
             name = KEY if by_class is None else "class_weight"
             raise ConfigError(
-                f"Trainer: {name} beside compute_loss_func, expected one of the two; "
+                f"Trainer: {name} with compute_loss_func, expected one of the two; "
                 "weigh the rows in the function, or leave it out"
             )
         weights = np.ones(len(rows))

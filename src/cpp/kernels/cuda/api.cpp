@@ -36,7 +36,7 @@ void check_cuda(cudaError_t status, const char* what) {
   fail<Error>(what, "CUDA: {} ({}){}", text, name,
               is_lasting(status)
                   ? "; an earlier kernel may have caused it, and this process "
-                    "can compute nothing more on the device: start it anew, "
+                    "can compute nothing more on the device: restart it, "
                     "with CUDA_LAUNCH_BLOCKING=1 to see which kernel it is"
                   : "");
 }

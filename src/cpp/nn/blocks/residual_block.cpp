@@ -12,7 +12,7 @@ namespace ea {
 ResidualBlock::ResidualBlock(const ResidualBlockConfig& c) : config_(c) {
   EA_CHECK_AS(Error,
               c.beside.empty() || c.beside.size() == c.wide_convolutions(),
-              "residual_block", "attention beside {} of {} convolutions",
+              "residual_block", "attention next to {} of {} convolutions",
               c.beside.size(), c.wide_convolutions());
   if (c.in != c.out || c.stride != 1) {
     shortcut_ = std::make_unique<ConvLayer>(

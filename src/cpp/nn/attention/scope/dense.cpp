@@ -39,7 +39,7 @@ const Register<Scope> kDense({
          0,
          {},
          false,
-         "whether a query sees no key behind its own place"},
+         "whether a query sees no key after its own position"},
     },
     [](const Options& options, const SlotSite&) {
       return std::make_unique<DenseScope>(options.flag("causal"));
