@@ -219,3 +219,31 @@ def test_every_command_that_trains_is_said_to_take_seeds(repo):
     said = re.search(r"\n\n(`glue`,[^.]*) have\s+it\.", text)
     assert said is not None
     assert set(re.findall(r"`([\w ]+)`", said[1])) == set(COMMANDS)
+
+
+def test_pages_name_only_what_exists(repo):
+    """Benchmarks, links and source files; ``x`` in CONTRIBUTING.md is a placeholder."""
+    if not (repo / "notebooks").is_dir():
+        pytest.skip("needs notebooks, which the sdist leaves out")
+    roots = (repo, repo / "src" / "cpp", repo / "src" / "evolving_attention")
+    rooms = "docs|tests|tools|benchmarks|src|kernels|ops|nn|models|runtime|training"
+    path = re.compile(rf"(?:{rooms})/[\w/-]*?(?!\bx\b)\w+\.(?:md|py|sh|cpp|h|cu|cuh)\b")
+    missing = []
+    for folder, pattern in (("", "*.md"), ("docs", "*.md"), ("notebooks", "*.ipynb")):
+        for page in (repo / folder).glob(pattern):
+            text = page.read_text(encoding="utf-8")
+            named = {
+                f"benchmarks/{module}.py"
+                for module in re.findall(r"python -m benchmarks\.(\w+)", text)
+            } | set(path.findall(text))
+            missing += [
+                f"{page.name}: {name}"
+                for name in named
+                if not any((root / name).exists() for root in roots)
+            ]
+            missing += [
+                f"{page.name}: {link}"
+                for link in re.findall(r"\]\(([^)#:]+)[^):]*\)", text)
+                if page.suffix == ".md" and not (page.parent / link).exists()
+            ]
+    assert missing == []
