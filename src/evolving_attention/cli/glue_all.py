@@ -32,7 +32,7 @@ _HELP = """Fine-tune and evaluate all GLUE tasks, or those of --tasks.
 Takes the options of `glue`; each task has the folder --output_dir/TASK, and with
 --seeds a run per seed in it. The table has the scores x 100 and the average over tasks
 without WNLI. With --do_predict, submission.zip is for the leaderboard; of several seeds
-it has the one that is best on the dev set. The same command goes on after an
+it has the one that is best on the dev set. The same command continues after an
 interruption.
 
 Example: evolving-attention glue-all --model_name_or_path

@@ -64,9 +64,9 @@ class GraphModelArguments:
     num_layers: int = option(2, "Layers, the output layer included.")
     num_heads: int = option(8, "Heads of each layer but the output layer.")
     num_output_heads: int = option(1, "Heads of the output layer, averaged.")
-    dropout: float = option(0.6, "Of the input of each layer.")
-    attention_dropout: float = option(0.6, "Of the attention probabilities.")
-    add_self_loops: bool = option(True, "Each node sees itself.")
+    dropout: float = option(0.6, "Dropout of each layer's input.")
+    attention_dropout: float = option(0.6, "Dropout of the attention probabilities.")
+    add_self_loops: bool = option(True, "Add an edge from each node to itself.")
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -88,16 +88,17 @@ class GraphTrainingArguments:
     """Training on all nodes at once."""
 
     output_dir: PathText | None = option(None, "Folder for the fitted classifier.")
-    n_epochs: int = option(1000, "Steps at most, one an epoch.")
-    learning_rate: float = option(5e-3, "Of Adam.")
-    weight_decay: float = option(5e-4, "λ; λ/2 · Σ θ² is added to the loss.")
+    n_epochs: int = option(1000, "Maximum number of epochs, of one step each.")
+    learning_rate: float = option(5e-3, "Adam's learning rate.")
+    weight_decay: float = option(5e-4, "L2 penalty λ: λ/2 · Σ θ² is added to the loss.")
     patience: int | None = option(
-        100, "Epochs without a validation loss or accuracy as good as any before."
+        100,
+        "Stop after this many epochs without a new best validation loss or accuracy.",
     )
     seed: int = option(0, "Random seed.")
     device: str = option("cpu", "Where the model computes: cpu, auto, cuda.")
     num_threads: int | None = option(None, "Threads; default: all.")
-    verbose: int = option(0, "Print a line every so many epochs.")
+    verbose: int = option(0, "Epochs between printed lines.")
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -58,7 +58,7 @@ class ImageDataArguments:
     """The pictures for training and testing."""
 
     train_dir: PathText | None = option(None, f"{_DATA}, to train on.")
-    test_dir: PathText | None = option(None, "The same, to test on.")
+    test_dir: PathText | None = option(None, "Pictures to test on, in the same form.")
     on_error: str = option(
         "raise", "Pictures that cannot be used: raise, or skip and count them."
     )
@@ -75,18 +75,18 @@ class ImageModelArguments:
     architecture: str = option(
         "vit",
         "vit; resnet, aa_resnet (of 50 layers), or a name such as ea_aa_resnet34 or "
-        "pa_cifar_net, which stands for its sizes and its attention.",
+        "pa_cifar_net, which sets sizes and attention.",
     )
     model_options: dict[str, Any] | str | None = option(
         None,
-        'Further options of the architecture as JSON: {"depths": [1, 1, 1, 1]}. Those '
-        "below, but for --image_size, are of vit alone.",
+        'Further options of the architecture as JSON: {"depths": [1, 1, 1, 1]}. The '
+        "options below, except --image_size, apply to vit only.",
     )
     image_size: int | None = option(
-        None, "Pixels of a side; default: those of the pictures, or 224."
+        None, "Side of the input in pixels; default: that of the pictures, or 224."
     )
     patch_size: int | None = option(
-        None, "Pixels of a patch's side; default: 16, of small pictures an eighth."
+        None, "Side of a patch in pixels; default: 16, or an eighth of small pictures."
     )
     hidden_size: int = option(64, "Width.")
     num_hidden_layers: int = option(6, "Layers.")
@@ -133,26 +133,30 @@ class ImageTrainingArguments:
     batch_size: int = option(64, "Pictures in a step.")
     optimizer: str = option("radam", "radam, adamw or sgd.")
     optimizer_options: dict[str, Any] | str | None = option(
-        None, "Its options as JSON; of sgd a Nesterov momentum of 0.9 by default."
+        None, "Options of the optimizer as JSON; sgd has a Nesterov momentum of 0.9."
     )
     learning_rate: float = option(1e-3, "Learning rate.")
     lr_schedule: str = option("cosine", "cosine, cosine_with_restarts, multistep, …")
     lr_schedule_options: dict[str, Any] | str | None = option(
-        None, 'Its options as JSON: {"num_cycles": 3, "cycle_growth": 2}.'
+        None, 'Options of the schedule as JSON: {"num_cycles": 3, "cycle_growth": 2}.'
     )
-    weight_decay: float = option(0.0, "Weight decay: decoupled, of sgd L2.")
-    label_smoothing: float = option(0.0, "Share of a label that goes to all classes.")
+    weight_decay: float = option(0.0, "Weight decay: decoupled; L2 for sgd.")
+    label_smoothing: float = option(
+        0.0, "Label smoothing: share of a label spread over all classes."
+    )
     validation_fraction: float = option(
         0.1, "Share of the pictures held out to choose the best epoch; 0: none."
     )
     patience: int | None = option(
-        None, "Stop after so many epochs without a better one; default: never."
+        None, "Stop after this many epochs without a better one; default: never."
     )
-    flip: bool = option(False, "Exchange left and right of every second picture.")
-    crop: int = option(0, "Move pictures by up to so many pixels.")
-    cutout: int = option(0, "Blank a square with sides of so many pixels.")
+    flip: bool = option(False, "Mirror pictures left to right with probability 1/2.")
+    crop: int = option(0, "Shift pictures at random by up to this many pixels.")
+    cutout: int = option(0, "Cutout: blank a random square with this side in pixels.")
     normalize: str = option("dataset", "Scale pixels: dataset, half or none.")
-    seed: int = option(1, "Of the split, the weights, the changes and the order.")
+    seed: int = option(
+        1, "Seed of the split, the weights, the transforms and the order."
+    )
     device: str = option("cpu", _DEVICE)
     num_threads: int | None = option(None, "Threads; default: all.")
     verbose: bool | None = option(

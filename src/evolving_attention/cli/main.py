@@ -389,14 +389,14 @@ def bench(
         typer.Option(help="float32, bfloat16; repeatable [those of the CPU]."),
     ] = None,
     seconds: Annotated[
-        float, typer.Option(help="Start no model after so many seconds.")
+        float, typer.Option(help="Start no further model after this many seconds.")
     ] = 40.0,
     num_threads: Annotated[
         int | None,
         typer.Option("--num_threads", "--num-threads", min=1, help="Default: all."),
     ] = None,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Also the share of each kernel.")
+        bool, typer.Option("--profile", help="Also print the share of each kernel.")
     ] = False,
     no_compare: Annotated[
         bool, typer.Option("--no-compare", help="Do not measure PyTorch.")

@@ -53,8 +53,8 @@ def main(words: Sequence[str], name: str = "evolving-attention pretrain") -> Non
     help = """Pre-train a masked language model on text files.
 
     Tokenizes the corpus once, into a folder on disk; every later run with the same
-    files and tokenizer begins at once. The same command goes on after an interruption.
-    The folder holds the model, the tokenizer and the checkpoints.
+    files and tokenizer starts at once. The same command continues after an
+    interruption. The folder holds the model, the tokenizer and the checkpoints.
 
     Example: evolving-attention pretrain --train_file corpus.txt --model_name
     ea_bert_base --vocab_size 8000 --max_steps 10000 --output_dir out/bert

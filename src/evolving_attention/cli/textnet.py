@@ -39,7 +39,7 @@ _TRAIN = """Train a text classifier from scratch, over vectors of words.
 
 Transformer, Conv-Transformer or CNN of the predictive attention paper, with
 its settings. The epoch that is best on the tuning part is kept; the test
-part is evaluated once, at the end. The same command goes on after an
+part is evaluated once, at the end. The same command continues after an
 interruption.
 
 Example: evolving-attention textnet train --dataset sst5 --data_dir SST-5

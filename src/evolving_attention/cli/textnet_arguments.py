@@ -95,7 +95,7 @@ class TextDataArguments:
     validation_file: PathText | None = option(
         None, "A file to evaluate on after each epoch; the best one is kept."
     )
-    test_file: PathText | None = option(None, "A file to report the results of.")
+    test_file: PathText | None = option(None, "A file to report test results for.")
     text_column_names: str | None = option(
         None,
         "The text column of your own files, or two with a comma between them; default: "
@@ -178,8 +178,10 @@ class TextDataArguments:
 class WordArguments:
     """The vocabulary, and the vectors of its words."""
 
-    vocab_size: int = option(30_000, "Most words of the vocabulary.")
-    min_count: int = option(1, "Leave out words that are rarer in the training texts.")
+    vocab_size: int = option(30_000, "Maximum size of the vocabulary.")
+    min_count: int = option(
+        1, "Leave out words that are rarer than this in the training texts."
+    )
     lowercase: bool = option(True, "Lower-case all text.")
     split_at: str | None = option(
         None,

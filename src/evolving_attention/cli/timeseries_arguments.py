@@ -56,7 +56,7 @@ class TableArguments:
         "step, date.",
     )
     delimiter: str | None = option(
-        None, "Between columns; default: the most frequent in the header."
+        None, "Field separator; default: the most frequent one in the header."
     )
     do_regression: bool | None = option(
         None, "Targets are values; default: if one is no whole number."
@@ -240,7 +240,7 @@ class SeriesTrainingArguments:
         "test set is never used for this.",
     )
     patience: int | None = option(
-        None, "Stop after so many epochs without a better one; default: never."
+        None, "Stop after this many epochs without a better one; default: never."
     )
     scale: str = option(
         "channel", "Scale to mean 0 and deviation 1 by channel, by series, or none."
@@ -252,7 +252,7 @@ class SeriesTrainingArguments:
     seeds: int | str | list[int | str] | None = option(
         None,
         "One run each, in --output_dir/seed-N: --seeds 1 2 3; default: 1. A single "
-        "pre-training lies in --output_dir itself.",
+        "pre-training is in --output_dir itself.",
     )
     compare: PathText | None = option(None, COMPARE)
     device: str = option("cpu", _DEVICE)

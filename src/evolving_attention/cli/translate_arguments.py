@@ -100,7 +100,9 @@ class TranslationModelArguments:
         "Name of its size: transformer_lite, transformer_base, and those with ea_ "
         "(evolving attention) or pa_ (predictive attention) in front.",
     )
-    dropout: float | None = option(None, "Of embeddings and residuals; default: 0.1.")
+    dropout: float | None = option(
+        None, "Dropout of embeddings and residuals; default: 0.1."
+    )
     model_options: dict[str, Any] | str | None = option(
         None, 'Options of the config as JSON: {"encoder_layers": 3, "norm_first": true}'
     )
@@ -142,7 +144,7 @@ class TranslationTrainingArguments(TrainingArguments):
     )
     per_device_eval_batch_size: int = option(64, "Pairs in one evaluation batch.")
     prediction_loss_only: bool = option(
-        True, "Evaluate losses alone; the logits of all tokens are not kept."
+        True, "Evaluate only losses; do not keep the logits of all tokens."
     )
     eval_strategy: _Strategy = option(
         "epoch", "Evaluate the validation set, if there is one: no, steps or epoch."
@@ -191,16 +193,18 @@ class SearchArguments:
     )
     min_new_tokens: int = option(0, "Fewest tokens of a translation.")
     no_repeat_ngram_size: int = option(
-        0, "No sequence of so many tokens comes twice in a translation; 0: no rule."
+        0, "No n-gram of this length occurs twice in a translation; 0: no rule."
     )
     do_sample: bool = option(False, "Draw tokens by their probabilities.")
     temperature: float = option(1.0, "Draw from softmax(logits / temperature).")
-    top_k: int | None = option(50, "Draw from so many best tokens; none: from all.")
+    top_k: int | None = option(
+        50, "Draw from this many of the best tokens; none: from all."
+    )
     top_p: float = option(
         1.0, "Draw from the fewest tokens whose probabilities sum to this."
     )
     seed: int | None = option(
-        None, "Of drawn tokens, which also depend on the line's number. Default: 0."
+        None, "Seed of drawn tokens, which also depend on the line; default: 0."
     )
     batch_size: int = option(32, "Sentences that are translated together.")
     longer: str = option("error", _LONGER)
@@ -262,15 +266,15 @@ class GenerateArguments:
         None, "File for their translations, line by line; default: stdout."
     )
     num_return_sequences: int = option(
-        1, "Translations of each line, in so many lines, of beams best first."
+        1, "Translations per line, each on a line of its own; beams: best first."
     )
     scores: bool = option(
         False, "Write the score and a tab in front of each translation."
     )
     prefix_file: PathText | None = option(
-        None, "What each translation begins with, line by line; empty: anything."
+        None, "Prefix of each translation, line by line; an empty line: none."
     )
-    resume: bool = option(False, "Go on after the lines that --output_file has.")
+    resume: bool = option(False, "Continue after the lines that --output_file has.")
     overwrite: bool = option(False, "Replace --output_file.")
 
     def __post_init__(self) -> None:

@@ -189,7 +189,7 @@ def step(
         inputs: model inputs.
         labels: int64 [nodes], -100 for nodes that do not count.
         optimizer: optimizer of the model's parameters, without its own weight decay.
-        decay: λ; λ/2 · Σ θ² is added to the loss.
+        decay: L2 penalty λ: λ/2 · Σ θ² is added to the loss.
     """
     out = model.train()(**inputs, labels=labels)
     total = out.loss

@@ -76,7 +76,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         model_options: dict of further options of ``ea.GATConfig``.
         n_epochs: maximum number of steps, one per epoch.
         learning_rate: learning rate of Adam.
-        weight_decay: λ; λ/2 · Σ θ² is added to the loss.
+        weight_decay: L2 penalty λ: λ/2 · Σ θ² is added to the loss.
         validation_fraction: share of the labelled nodes held out, class by class, if
             ``fit`` is given no ``validation_mask``.
         patience: training ends after this many epochs without a validation loss or
