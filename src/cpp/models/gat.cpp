@@ -200,13 +200,13 @@ const std::vector<InputSpec>& inputs_of_gat() {
       {"features", values, true,
        "numbers [nodes, features], or a sparse matrix of SciPy."},
       {"graph", edges, true,
-       "the edges between the nodes: an ea.Graph, or what ea.Graph.of() "
-       "takes."},
+       "the edges between the nodes: an ea.Graph, or any argument of "
+       "ea.Graph.of()."},
       {"labels", labels, true,
-       "[nodes] classes as integers; -100 for nodes that do not count."},
+       "[nodes] classes as integers; -100 for nodes without a label."},
       {"feature_cells", edges, false,
-       "with features [count] in place of a sparse matrix: the F.Edges from "
-       "column to node that they lie at."},
+       "for features [count], the values of a sparse matrix: F.Edges with the "
+       "column (source) and node of each value."},
   };
   return specs;
 }

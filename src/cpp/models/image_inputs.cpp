@@ -61,10 +61,10 @@ const std::vector<InputSpec>& image_input_specs() {
   static const std::vector<InputSpec> specs{
       {"pixel_values", pixels, true,
        "numbers [B, channels, height, width], usually scaled to mean 0 and "
-       "deviation 1; integers are taken as they are."},
+       "deviation 1; integers are not scaled."},
       {"labels", labels, true,
        "[B] classes; [B] values where num_labels is 1; [B, num_labels] of 0 "
-       "and 1 for several labels an image."},
+       "and 1 for several labels per image."},
   };
   return specs;
 }

@@ -129,17 +129,17 @@ const std::vector<InputSpec>& series_input_specs() {
   static const std::vector<InputSpec> specs{
       {"values", values, true,
        "numbers [n, length, channels], time before channels; or packed "
-       "[total, channels] with sequence_offsets. What stands after the end of "
-       "a series is not read, and changes nothing."},
+       "[total, channels] with sequence_offsets. Values after the end "
+       "of a series are not read."},
       {"lengths", integers, true,
-       "[n] integers from 1 to length; all of full length by default."},
+       "[n] integers from 1 to length; by default all have the full length."},
       {"labels", labels, true,
-       "[n] classes; of regressors [n] or [n, num_targets] values."},
+       "[n] classes; for regressors [n] or [n, num_targets] values."},
       {"sequence_offsets", integers, false,
-       "[n + 1], where each packed series begins; ends with total."},
+       "[n + 1], index of each packed series' first step, then the total."},
       {"masked", flags, false,
-       "of models for pre-training: booleans of the shape of values, True for "
-       "cells that are hidden and to be predicted."},
+       "booleans in the shape of values, True for hidden cells to predict; for "
+       "pre-training."},
   };
   return specs;
 }

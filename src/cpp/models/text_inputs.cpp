@@ -110,32 +110,30 @@ const std::vector<InputSpec>& text_input_specs() {
       {"input_ids", integers, true,
        "token ids [B, T]; or packed [total] with sequence_offsets."},
       {"attention_mask", integers, true,
-       "[B, T], 1 for tokens, 0 for padding; all 1 by default. Masked tokens "
-       "are left out of the computation altogether."},
+       "[B, T], 1 for tokens, 0 for padding; by default all 1. Masked tokens "
+       "are not computed at all."},
       {"token_type_ids", integers, true,
-       "segments, shape of input_ids; 0 by default."},
+       "segments, in the shape of input_ids; by default 0."},
       {"position_ids", integers, true,
-       "positions, shape of input_ids; as the architecture counts by default."},
+       "positions, in the shape of input_ids; by default as the architecture "
+       "counts them."},
       {"labels", labels, true,
        "[B] classes or values, or [B, num_labels] of 0 and 1 where several "
-       "labels may hold (multi-label classification); of language models and "
-       "token classifiers the shape of input_ids, -100 where nothing is to be "
-       "predicted."},
+       "labels may hold (multi-label classification); for language models and "
+       "token classifiers in the shape of input_ids, -100 where there is "
+       "nothing to predict."},
       {"sequence_offsets", integers, false,
-       "[B + 1], where each packed sequence begins; ends with total."},
+       "[B + 1], index of each packed sequence's first token, then the total."},
       {"logits_to_keep", integers, false,
-       "[n], of packed input the places in input_ids whose logits are wanted, "
-       "in ascending order; labels are then [n], and others are not computed. "
-       "Of language models."},
+       "[n], positions in packed input_ids, ascending; only their logits are "
+       "computed, and labels are then [n]. For language models."},
       {"next_sentence_label", integers, false,
-       "[B], 0 if the second text follows the first; of models for "
-       "pre-training."},
+       "[B], 0 if the second text follows the first; for pre-training."},
       {"start_positions", integers, false,
-       "[B], the position of each answer's first token in its sequence; of "
-       "models "
-       "for question answering."},
+       "[B], the position of each answer's first token in its sequence; for "
+       "question answering."},
       {"end_positions", integers, false,
-       "[B], the position of its last token, as start_positions."},
+       "[B], the position of each answer's last token, like start_positions."},
   };
   return specs;
 }

@@ -217,16 +217,16 @@ std::vector<InputSpec> net_input_specs() {
       {"input_ids", integers, true,
        "token ids [B, T]; or packed [total] with sequence_offsets."},
       {"attention_mask", integers, true,
-       "[B, T], 1 for tokens, 0 for padding; all 1 by default. Masked tokens "
-       "are left out of the computation altogether."},
+       "[B, T], 1 for tokens, 0 for padding; by default all 1. Masked tokens "
+       "are not computed at all."},
       {"token_type_ids", integers, true,
-       "shape of input_ids, of pairs 0 for the first text and the separator "
-       "behind it, 1 for the second; 0 by default."},
+       "in the shape of input_ids; for pairs 0 for the first text and the "
+       "separator after it, 1 for the second; by default 0."},
       {"labels", labels, true,
        "[B] classes or values, or [B, num_labels] of 0 and 1 where several "
        "labels may hold (multi-label classification)."},
       {"sequence_offsets", integers, false,
-       "[B + 1], where each packed sequence begins; ends with total."},
+       "[B + 1], index of each packed sequence's first token, then the total."},
   };
 }
 

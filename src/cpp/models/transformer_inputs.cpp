@@ -77,21 +77,21 @@ const std::vector<InputSpec>& transformer_input_specs() {
        "token ids of the source [B, S]; or packed [total] with "
        "sequence_offsets."},
       {"attention_mask", integers, true,
-       "[B, S], 1 for tokens, 0 for padding; all 1 by default. Masked tokens "
-       "are left out of the computation altogether."},
+       "[B, S], 1 for tokens, 0 for padding; by default all 1. Masked tokens "
+       "are not computed at all."},
       {"decoder_input_ids", integers, true,
        "token ids of the target [B, T], decoder_start_token_id first; or "
        "packed. By default the labels, shifted one to the right."},
       {"decoder_attention_mask", integers, true,
-       "[B, T], as attention_mask. By default all 1; where decoder_input_ids "
-       "follow from the labels, 0 after the last label of each row."},
+       "[B, T], like attention_mask. By default all 1; where decoder_input_ids "
+       "come from the labels, 0 after the last label of each row."},
       {"labels", labels, true,
        "target token ids in the shape of decoder_input_ids, each the token "
-       "that follows; -100 where nothing is to be predicted."},
+       "that follows; -100 where there is nothing to predict."},
       {"sequence_offsets", integers, false,
-       "[B + 1], where each packed source begins; ends with total."},
+       "[B + 1], index of each packed source's first token, then the total."},
       {"decoder_sequence_offsets", integers, false,
-       "[B + 1], the same of packed targets."},
+       "[B + 1], like sequence_offsets, for packed targets."},
   };
   return specs;
 }
