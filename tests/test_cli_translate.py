@@ -479,7 +479,7 @@ MISTAKES = {
     "resume without a file": (
         "generate --resume",
         2,
-        "expected --output_file with it",
+        "--resume: expected --output_file with it",
     ),
     "nothing to score": (
         "score --target_file x",

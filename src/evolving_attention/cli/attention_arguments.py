@@ -25,8 +25,9 @@ def option(default: Any, text: str) -> Any:
 
 
 def refuse(name: str, value: Any, expected: str, fix: str) -> ConfigError:
-    """Returns the error for an option that cannot be used."""
-    return ConfigError(f"--{name} {value}: expected {expected}; {fix}")
+    """Returns the error for an option that cannot be used; "" is a flag's value."""
+    given = f"--{name} {value}".rstrip()
+    return ConfigError(f"{given}: expected {expected}; {fix}")
 
 
 def needs(options: Any, name: str, other: str) -> None:
