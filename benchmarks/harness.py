@@ -235,9 +235,14 @@ def machine_line(record: Mapping[str, Any]) -> str:
     return line
 
 
-def only(kinds: list[str]) -> str:
-    """Returns the suffix of a record's name when only one kind was measured."""
-    return f"-{kinds[0]}" if len(kinds) == 1 else ""
+def slug(text: str) -> str:
+    """Returns a text as a part of a file's name."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def only(chosen: list[str]) -> str:
+    """Returns the suffix of a record's name when only one kind or task was measured."""
+    return f"-{slug(chosen[0])}" if len(chosen) == 1 else ""
 
 
 def write(
@@ -247,10 +252,9 @@ def write(
 
     A second call in the same run with more results replaces the file.
     """
-    where = record.get("gpu", record["cpu"])
-    slug = re.sub(r"[^a-z0-9]+", "-", where.lower()).strip("-")
+    where = slug(record.get("gpu", record["cpu"]))
     date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    path = RESULTS / f"{name}-{slug}-{record['threads']}t-{date}.json"
+    path = RESULTS / f"{name}-{where}-{record['threads']}t-{date}.json"
     RESULTS.mkdir(exist_ok=True)
     content = {
         "name": name,

@@ -245,7 +245,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(harness.machine_line(machine))
     results: dict[str, Any] = {}
     given = spelled.settings(options, "before")
-    chosen = "" if len(options.tasks) > 1 else f"-{options.tasks[0].replace(' ', '-')}"
+    name = "versions" + harness.only(options.tasks)
     for task in options.tasks:
         found = compare(task, options)
         results[task] = found
@@ -257,7 +257,6 @@ def main(arguments: list[str] | None = None) -> None:
             flush=True,
         )
         if not options.dry:  # after each task: a later one may fail
-            name = f"versions{chosen}".lower()
             path = harness.write(name, machine, results, settings=given)
     if not options.dry:
         print(path)

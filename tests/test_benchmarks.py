@@ -190,6 +190,12 @@ def test_a_ratio_of_versions_is_that_of_the_signed_ranks():
         versions.interval([1.0] * 5)
 
 
+def test_a_record_of_one_task_has_a_name_of_its_own():
+    assert harness.only(["JapaneseVowels epoch"]) == "-japanesevowels-epoch"
+    assert harness.only(["vanilla"]) == "-vanilla"
+    assert harness.only(["vanilla", "evolving"]) == ""
+
+
 def test_gemm_limit_takes_the_better_rate_of_the_same_type():
     record = {"gemm_gflops": {"torch": 100.0, "ours": 200.0}}
     record["gemm_gflops_bfloat16"] = {"torch": 400.0, "ours": 300.0}

@@ -88,8 +88,7 @@ void bind_communicator(py::module_& m) {
       .def("gather", &gather, py::arg("own"), py::arg("shapes"),
            py::arg("dtype"), Release(),
            "Returns the tensor of every rank, by rank. shapes has None for a "
-           "rank "
-           "that sends nothing.")
+           "rank that sends nothing.")
       .def(
           "busy", &Communicator::busy, Release(),
           "Returns the seconds since the last exchange was requested while one "

@@ -26,7 +26,7 @@ def option(default: Any, text: str) -> Any:
 
 def refuse(name: str, value: Any, expected: str, fix: str) -> ConfigError:
     """Returns the error for an option that cannot be used; "" is a flag's value."""
-    given = f"--{name} {value}".rstrip()
+    given = f"--{name}" if value == "" else f"--{name} {value}"
     return ConfigError(f"{given}: expected {expected}; {fix}")
 
 
