@@ -90,6 +90,25 @@ def vowels() -> Callable[[], object]:
     return lambda: series.our_epoch(model, optimizer, batches)
 
 
+def products() -> Callable[[], object]:
+    """Returns float32 products of many rows with weights of narrow models."""
+    import evolving_attention as ea
+
+    rng = np.random.default_rng(0)
+    linears = []
+    for rows, outputs, inputs in ((576, 128, 256), (1150, 128, 256), (1150, 384, 384)):
+        x = rng.standard_normal((rows, inputs), np.float32)
+        weight = rng.standard_normal((outputs, inputs), np.float32)
+        linears.append((ea.Tensor(x), ea.Tensor(weight, requires_grad=True)))
+
+    def multiply() -> None:
+        for x, weight in linears:
+            for _ in range(40):
+                ea.functional.linear(x, weight)
+
+    return multiply
+
+
 def creation() -> Callable[[], object]:
     """Returns the creation of a BERT-Base with its initial values."""
     import evolving_attention as ea
@@ -108,6 +127,7 @@ TASKS: dict[str, Callable[[], Callable[[], object]]] = {
     ),
     "CoLA": cola,
     "JapaneseVowels epoch": vowels,
+    "products": products,
     "new BERT-Base": creation,
 }
 

@@ -13,7 +13,7 @@ namespace ea {
 
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;  // elements per job
+constexpr std::int64_t kGrain = 1 << 16;  // elements per job
 
 // Iterates over the element offsets of rows (all axes but the last) in
 // row-major order, starting at row `row`.
