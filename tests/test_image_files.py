@@ -22,7 +22,7 @@ from evolving_attention.data.image_transforms import (
     Resize,
     resized,
 )
-from evolving_attention.data.images import ImageRows, read_npz, read_pictures
+from evolving_attention.data.images import ImageRows, labels_of_npz, read_pictures
 
 Image = pytest.importorskip("PIL.Image", reason="needs Pillow (extra: image)")
 
@@ -98,7 +98,10 @@ def test_all_forms_of_a_collection(tmp_path: Path) -> None:
     assert read_pictures(opened).names == ["X[0]", "X[1]"]
     np.savez(tmp_path / "all.npz", X=pictures, y=labels)
     assert len(read_pictures(tmp_path / "all.npz").pixels) == 12
-    assert read_npz(tmp_path / "all.npz")[1].tolist() == labels.tolist()
+    assert labels_of_npz(tmp_path / "all.npz").tolist() == labels.tolist()
+    # Labels are read without the pictures, which may be many.
+    np.savez(tmp_path / "none.npz", X=np.array([None]), y=labels)
+    assert labels_of_npz(tmp_path / "none.npz").tolist() == labels.tolist()
     flags = read_pictures(pictures > 100).pixels[0]
     assert np.array_equal(flags[:, :, 0], 255 * (pictures[0] > 100))
     numbers = read_pictures(pictures.astype(np.int32)).pixels[0]

@@ -108,13 +108,13 @@ def _check_test(path: str, train: Any, labels: Any) -> None:
             labels, or has a class that training lacks.
     """
     from evolving_attention.data.image_files import class_folders, loose
-    from evolving_attention.data.images import read_npz
+    from evolving_attention.data.images import labels_of_npz
     from evolving_attention.estimators.targets import PICTURES, class_numbers
 
     known = np.unique(train.labels if labels is None else labels)
     root = Path(path)
     if root.suffix == ".npz":
-        found = read_npz(path)[1]
+        found = labels_of_npz(path)
         if found is None:
             raise DataError("has no array y, expected the class of each picture", path)
         if found.dtype.kind == "U":
@@ -131,9 +131,9 @@ def _check_test(path: str, train: Any, labels: Any) -> None:
 
 def _pictures(path: str, on_error: str) -> tuple[Any, Any]:
     """Returns the pictures of a folder or file, and labels not given by folders."""
-    from evolving_attention.data.images import read_npz, read_pictures
+    from evolving_attention.data.images import labels_of_npz, read_pictures
 
-    labels = read_npz(path)[1] if Path(path).suffix == ".npz" else None
+    labels = labels_of_npz(path) if Path(path).suffix == ".npz" else None
     return read_pictures(path, skip=on_error == "skip"), labels
 
 

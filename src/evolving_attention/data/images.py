@@ -16,7 +16,14 @@ from evolving_attention.data.image_transforms import Transform, resized
 from evolving_attention.data.packed import Batch, digest
 from evolving_attention.errors import DataError, DTypeError, InputError, ShapeError
 
-__all__ = ["ImageRows", "Pictures", "read_npz", "read_pictures", "small"]
+__all__ = [
+    "ImageRows",
+    "Pictures",
+    "labels_of_npz",
+    "pictures_of_npz",
+    "read_pictures",
+    "small",
+]
 
 Array = np.ndarray[Any, Any]
 _FORMS = (
@@ -128,33 +135,45 @@ def read_pictures(
     )
 
 
-def read_npz(path: str | Path) -> tuple[Array, Array | None]:
-    """Reads pictures and labels of an npz file: ``X`` (``images``), ``y`` (``labels``).
+def pictures_of_npz(path: str | Path) -> Array:
+    """Reads the pictures of an npz file: its array ``X`` (``images``).
 
     Raises:
         DataError: the file is missing, damaged, or has no pictures.
     """
-    file = Path(path)
+    pictures, names = _array_of_npz(path, ("X", "x", "images"))
+    if pictures is None:
+        raise DataError(
+            f"has the arrays {', '.join(names) or 'none'}, expected X (or images), "
+            "and y (or labels) for their classes",
+            str(path),
+        )
+    return pictures
+
+
+def labels_of_npz(path: str | Path) -> Array | None:
+    """Reads the labels of an npz file, ``y`` (``labels``); None: it has none.
+
+    Raises:
+        DataError: the file is missing or damaged.
+    """
+    return _array_of_npz(path, ("y", "labels"))[0]
+
+
+def _array_of_npz(
+    path: str | Path, keys: Sequence[str]
+) -> tuple[Array | None, list[str]]:
+    """Returns the first of these arrays that the file has, and the names of all."""
     try:
-        with np.load(file, allow_pickle=False) as held:
-            arrays = {key: held[key] for key in held.files}
+        with np.load(Path(path), allow_pickle=False) as held:
+            found = next((held[key] for key in keys if key in held.files), None)
+            return found, list(held.files)
     except Exception as error:  # zip, zlib, pickle and format errors of many classes
         raise DataError(
             f"cannot be read ({error}), expected an npz file of numbers as "
             "numpy.savez(file, X=pictures, y=labels) writes it",
             str(path),
         ) from None
-    found = [
-        next((arrays[key] for key in keys if key in arrays), None)
-        for keys in (("X", "x", "images"), ("y", "labels"))
-    ]
-    if found[0] is None:
-        raise DataError(
-            f"has the arrays {', '.join(arrays) or 'none'}, expected X (or images), "
-            "and y (or labels) for their classes",
-            str(path),
-        )
-    return found[0], found[1]
 
 
 def _items(
@@ -166,7 +185,7 @@ def _items(
     if isinstance(collection, (str, os.PathLike)):
         root = Path(collection)
         if root.suffix == ".npz":
-            return _items(read_npz(root)[0], str(root), classes)
+            return _items(pictures_of_npz(root), str(root), classes)
         alone = loose(root) if root.is_dir() else []
         if alone:
             return alone, [str(path) for path in alone], None

@@ -14,7 +14,7 @@ from evolving_attention.data.image_transforms import Compose, Normalize, resized
 from evolving_attention.data.images import (
     ImageRows,
     Pictures,
-    read_npz,
+    labels_of_npz,
     read_pictures,
     small,
 )
@@ -344,7 +344,7 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
         if y is None and given.labels is not None:
             return given.labels
         if y is None and isinstance(X, (str, Path)) and Path(X).suffix == ".npz":
-            y = read_npz(X)[1]
+            y = labels_of_npz(X)
         if y is None:
             raise InputError(
                 "y is None: expected a label for each picture, fit(X, y); of folders "
