@@ -451,6 +451,17 @@ def test_glue_help_groups_the_options():
     assert "--fp16" not in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("command", "default"),
+    [("graph", "vanilla"), ("image", "evolving for vit"), ("timeseries", "evolving")],
+)
+def test_help_of_a_model_from_scratch_names_its_own_attention(command, default):
+    done = run_cli(command, "train", "--help")
+    words = " ".join(done.stdout.replace("│", " ").split())
+    assert f"default: {default}" in words
+    assert "what the checkpoint says" not in words
+
+
 def test_run_glue_is_glue():
     words = ("--task_name", "cola", "--output_dir", "o", "--do_train")
     done = run_cli(*words, module="evolving_attention.run_glue")

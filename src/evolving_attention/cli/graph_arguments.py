@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evolving_attention.cli.attention_arguments import AttentionOptions, option
+from evolving_attention.cli.attention_arguments import KINDS, AttentionOptions, option
 from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
@@ -81,6 +81,9 @@ class GraphAttentionArguments(AttentionOptions):
         "beta": 0.1,
         "kernel_size": 1,
     }
+
+    attention: str | None = option(None, f"{KINDS}; default: vanilla.")
+    kernel_size: int | None = option(None, "Odd kernel size (evolving); default: 1.")
 
 
 @dataclass

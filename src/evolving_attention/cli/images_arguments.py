@@ -112,10 +112,11 @@ class ImageAttentionArguments(AttentionOptions):
     defaults: ClassVar[dict[str, float]] = {"alpha": 0.1, "beta": 0.3}
 
     attention: str | None = option(
-        None, f"{KINDS}; default: evolving, of other networks than vit their own."
+        None,
+        f"{KINDS}; default: evolving for vit, for other networks as they are named.",
     )
     beta: float | None = option(
-        None, "Weight of the convolution, 0 to 1: evolving; 0.3."
+        None, "Weight of the convolution, 0 to 1 (evolving); default: 0.3."
     )
 
     def __post_init__(self) -> None:

@@ -146,21 +146,30 @@ class SeriesModelArguments:
         "1 the EA-Transformer; default: 0.25, or the nearest that the heads fit.",
     )
     dropout: float = option(0.1, "Dropout, 0 to below 1.")
-    intermediate_size: int | None = option(None, "Width of the feed-forward; 256.")
-    conv_kernel_size: int | None = option(None, "Taps of the dilated convolution; 3.")
-    dilation_base: int | None = option(
-        None, "Block b has the dilation dilation_base ** b; 2."
+    intermediate_size: int | None = option(
+        None, "Width of the feed-forward; default: 256."
     )
-    causal: bool | None = option(None, "The convolution sees only the past; true.")
-    norm: str | None = option(None, "batch or layer; batch.")
-    position: str | None = option(None, "learned or none; learned.")
-    relative: str | None = option(None, "Relative positions: none or learned; none.")
-    pooling: str | None = option(None, "flatten or mean; flatten.")
+    conv_kernel_size: int | None = option(
+        None, "Taps of the dilated convolution; default: 3."
+    )
+    dilation_base: int | None = option(
+        None, "Block b has the dilation dilation_base ** b; default: 2."
+    )
+    causal: bool | None = option(
+        None, "The convolution sees only the past; default: true."
+    )
+    norm: str | None = option(None, "batch or layer; default: batch.")
+    position: str | None = option(None, "learned or none; default: learned.")
+    relative: str | None = option(
+        None, "Relative positions: none or learned; default: none."
+    )
+    pooling: str | None = option(None, "flatten or mean; default: flatten.")
     classifier_hidden_size: int | None = option(
-        None, "Width of a layer before the head's output; none."
+        None, "Width of a layer before the head's output; default: none."
     )
     released_behaviour: bool | None = option(
-        None, "Compute as the authors' released program, not as the paper; false."
+        None,
+        "Compute as the authors' released program, not as the paper; default: false.",
     )
     max_length: int | None = option(
         None, "Longest series the model takes; default: the longest of the data."
@@ -207,12 +216,12 @@ class SeriesAttentionArguments(AttentionOptions):
 
     defaults: ClassVar[dict[str, float]] = {"alpha": 0.5, "beta": 0.3}
 
-    attention: str | None = option(None, f"{KINDS}; evolving.")
+    attention: str | None = option(None, f"{KINDS}; default: evolving.")
     alpha: float | None = option(
-        None, "Weight of the previous map, 0 to 1: evolving, predictive; 0.5."
+        None, "Weight of the previous map, 0 to 1 (evolving, predictive); default: 0.5."
     )
     beta: float | None = option(
-        None, "Weight of the convolution, 0 to 1: evolving; 0.3."
+        None, "Weight of the convolution, 0 to 1 (evolving); default: 0.3."
     )
 
     def __post_init__(self) -> None:
