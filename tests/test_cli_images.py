@@ -59,12 +59,14 @@ def test_a_test_set_is_checked_before_training(tmp_path: Path) -> None:
     X, y = stripes(4)
     np.savez(tmp_path / "c.npz", X=X, y=np.where(y == "b", "c", y))
     np.savez(tmp_path / "no.npz", X=X)
+    np.savez(tmp_path / "none.npz", y=y)
     for test, text in (
         (tmp_path / "nowhere", "is no folder"),
         (other, "a class unseen in training"),
         (root / "a", "expected a folder of pictures for each class"),
         (tmp_path / "c.npz", "= c: a label unseen in training"),
         (tmp_path / "no.npz", "has no array y"),
+        (tmp_path / "none.npz", "has the arrays y, expected X"),
     ):
         words = ["--train_dir", root, "--test_dir", test, "--output_dir", out]
         done = CliRunner().invoke(app, ["image", "train", *map(str, words)])

@@ -108,12 +108,13 @@ def _check_test(path: str, train: Any, labels: Any) -> None:
             labels, or has a class that training lacks.
     """
     from evolving_attention.data.image_files import class_folders, loose
-    from evolving_attention.data.images import labels_of_npz
+    from evolving_attention.data.images import labels_of_npz, pictures_of_npz
     from evolving_attention.estimators.targets import PICTURES, class_numbers
 
     known = np.unique(train.labels if labels is None else labels)
     root = Path(path)
     if root.suffix == ".npz":
+        pictures_of_npz(path)  # a missing or damaged array is found before training
         found = labels_of_npz(path)
         if found is None:
             raise DataError("has no array y, expected the class of each picture", path)
