@@ -64,8 +64,25 @@ def prepare(folder: Path, size: str, kinds: Sequence[str]) -> None:
             ctranslate2_folder(model, folder / "ctranslate2")
 
 
+def operations(config: Any, batches: Sequence[Batch], beams: int, new: int) -> float:
+    """Counts what a search with caches computes for these batches.
+
+    Counted are the products with weights: the encoder reads each source once, the
+    decoder one start token and then ``beams`` tokens a step. Scores and context, whose
+    size grows from step to step, are left out.
+    """
+    from evolving_attention.profiling import encoder_decoder_flops
+
+    sources = int(sum(lengths.sum() for _, lengths in batches))
+    targets = sum(len(ids) for ids, _ in batches) * (1 + (new - 1) * beams)
+    found = encoder_decoder_flops(config, sources, targets)
+    return float(found["dense"] + found["logits"])
+
+
 def race(folder: Path, beams: int, size: int, options: argparse.Namespace) -> Any:
     """Returns each side's seconds and how many of its tokens equal transformers'."""
+    import evolving_attention as ea
+
     batches = sources(size)
     results: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
@@ -105,6 +122,9 @@ def race(folder: Path, beams: int, size: int, options: argparse.Namespace) -> An
         one["tokens_per_s"] = tokens / one["median_s"]
         if expected is not None and side != EVOLVING:
             one["equal_tokens"] = float((found[side] == expected).mean())
+    config = ea.AutoConfig.from_pretrained(folder / options.kinds[0])
+    flops = operations(config, batches, beams, options.new_tokens)
+    results["work"] = {"flops": flops}
     return results
 
 
@@ -140,6 +160,7 @@ def later(folder: Path, kind: str, size: int, rounds: int) -> dict[str, Any]:
 def show(name: str, results: dict[str, Any]) -> None:
     """Prints the sides of one setting and their ratios to ours."""
     ours = results.get("ours", {}).get("median_s")
+    limit = results["work"]["gemm_limit_s"]
     print(name)
     for side, one in results.items():
         if "median_s" not in one:
@@ -150,7 +171,7 @@ def show(name: str, results: dict[str, Any]) -> None:
         told = "" if equal is None else f"  {equal:.1%} equal tokens"
         print(
             f"  {side:14s} {one['tokens_per_s']:7.0f} tokens/s  {harness.shown(one)}  "
-            f"{over:.2f} x our time{told}",
+            f"{over:.2f} x our time  {limit / one['median_s']:.0%} of GEMM{told}",
             flush=True,
         )
 
@@ -172,6 +193,11 @@ def main(arguments: list[str] | None = None) -> None:
             for size in options.batches:
                 name = f"beams {beams}, batch {size}"
                 results[name] = race(Path(folder), beams, size, options)
+                harness.measure_gemm_again(machine, options.dtype)
+                work = results[name]["work"]
+                work["gemm_limit_s"] = harness.gemm_limit(
+                    work["flops"], machine, options.dtype
+                )
                 show(name, results[name])
         for kind in options.kinds:
             name = f"later tokens, {kind}"

@@ -457,7 +457,7 @@ def generation(record: Record) -> list[Row]:
         sides = {k: v for k, v in result.items() if "median_s" in v}
         own = sides.pop("ours, evolving", None)
         if "ours" in sides:
-            rows += _against_all(what, sides, _tokens, None)
+            rows += _against_all(what, sides, _tokens, _share(result))
             if own is not None:
                 ratio = sides["ours"]["median_s"] / own["median_s"]
                 both = (_tokens(own), f"{_tokens(sides['ours'])} (ours, vanilla)")

@@ -100,6 +100,29 @@ def test_other_generators_write_our_tokens(
     np.testing.assert_array_equal(found["ours"], found[side])
 
 
+@pytest.mark.parametrize(("beams", "targets"), [(1, 12), (4, 1 + 11 * 4)])
+def test_operations_of_a_search_counted_by_hand(beams: int, targets: int) -> None:
+    pytest.importorskip("torch", reason="needs torch")
+    from benchmarks import generation
+
+    sizes = {"d_model": 8, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24}
+    config = ea.TransformerConfig(
+        vocab_size=30,
+        encoder_layers=2,
+        decoder_layers=3,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        **sizes,
+    )
+    two = np.array([3, 5])
+    batches = [(np.ones((2, 5), int), two), (np.ones((2, 5), int), two + 1)]
+    square, inner = 8 * 8, 8 * 24
+    source = 2 * (4 * square + 2 * inner) + 3 * 2 * square  # cross keys, values
+    target = 3 * (6 * square + 2 * inner) + 30 * 8
+    expected = 2 * (18 * source + 4 * targets * target)
+    assert generation.operations(config, batches, beams, 12) == expected
+
+
 def test_runs_that_are_stored_are_not_repeated(tmp_path: Path) -> None:
     result, ran = tmp_path / "runs.json", []
 
