@@ -80,6 +80,19 @@ def test_the_rotation_of_a_camera_is_applied() -> None:
     assert np.array_equal(found[:, :, 0], np.rot90(GREY, -1))
 
 
+class Foreign:
+    """An array of another library; like torch's it has a method ``mode``."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return self.values
+
+    def mode(self) -> None:
+        """The most frequent value; Pillow's images have an attribute of this name."""
+
+
 def test_all_forms_of_a_collection(tmp_path: Path) -> None:
     pictures, labels = stripes(12)
     root = folder_of(tmp_path / "classes")
@@ -96,6 +109,8 @@ def test_all_forms_of_a_collection(tmp_path: Path) -> None:
     assert read_pictures(pictures).pixels[3].shape == (8, 8, 1)
     opened = [Image.fromarray(one) for one in pictures[:2]]
     assert read_pictures(opened).names == ["X[0]", "X[1]"]
+    foreign = read_pictures(Foreign(pictures)).pixels
+    assert np.array_equal(foreign, pictures[..., None])
     np.savez(tmp_path / "all.npz", X=pictures, y=labels)
     assert len(read_pictures(tmp_path / "all.npz").pixels) == 12
     assert labels_of_npz(tmp_path / "all.npz").tolist() == labels.tolist()

@@ -272,6 +272,13 @@ ROWS = {
         r"00\.png",
         r"convert the pictures",
     ),
+    "one picture in colour alone": Row(
+        lambda _: fit(np.stack([X] * 3, axis=-1)).predict(np.stack([X[0]] * 3, -1)),
+        ea.ShapeError,
+        r"1 channels, expected 3",
+        r"X\[0\]",
+        r"one picture alone is X\[None\]",
+    ),
     "a class unseen in training": Row(
         lambda folder: unseen(folder).evaluate(folder),
         ea.DataError,

@@ -85,6 +85,13 @@ ROWS = {
         r"X: ",
         r"\[n, channels, length\].*Reshape your data",
     ),
+    "one series of several channels alone": Row(
+        lambda _: fit().predict(X[0]),
+        ea.ShapeError,
+        r"1 channels, expected 2 as in training",
+        r"X: ",
+        r"one series alone X\[None\]",
+    ),
     "four axes": Row(
         lambda _: as_series(X[None]),
         ea.ShapeError,

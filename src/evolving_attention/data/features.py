@@ -93,7 +93,8 @@ def tokenize_dataset(
         text_columns: the one or two columns to read; by default the data set's
             ``text_columns``, else the choice of run_glue, which is logged.
         label_column: column of labels, by default ``label``, else ``labels``; not used
-            if the data set has none, or if all labels are -1 (an unlabelled test set).
+            if the data set has none, or if all are the class -1 (an unlabelled test
+            set); scores of -1.0 are labels.
         max_length: longest result; longer texts are truncated, and their number is
             logged; None: the tokenizer's own limit.
         batch_size: rows per call of the tokenizer.

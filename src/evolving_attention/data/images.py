@@ -192,7 +192,7 @@ def _items(
         files, labels = class_folders(root, classes)
         return files, [str(path) for path in files], labels
     if not isinstance(collection, np.ndarray):
-        if hasattr(collection, "__array__") and not hasattr(collection, "mode"):
+        if hasattr(collection, "__array__") and not hasattr(collection, "getexif"):
             collection = np.asarray(collection)
         elif not isinstance(collection, (list, tuple)):
             raise DTypeError(

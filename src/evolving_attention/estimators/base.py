@@ -236,7 +236,8 @@ class SeriesEstimator(NamedOptions, SeriesViews):
         if X[0].shape[0] != channels:
             raise ShapeError(
                 f"X: {X[0].shape[0]} channels, expected {channels} as in training; a "
-                "series is [channels, length] unless time_axis= is given"
+                "series is [channels, length] unless time_axis= is given, one series "
+                "alone X[None]"
             )
         self._refuse_longer(X)
 

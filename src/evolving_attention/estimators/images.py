@@ -480,7 +480,7 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
             raise ShapeError(
                 f"{given.names[0]}: {given.channels} channels, expected "
                 f"{self.model_.config.num_channels} as in training; convert the "
-                "pictures"
+                "pictures; one picture alone is X[None]"
             )
         known, found = vars(self).get("in_bytes_"), given.in_bytes
         if None not in (known, found) and known != found:
