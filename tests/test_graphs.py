@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -150,7 +151,46 @@ def test_the_chain_ends_where_the_heads_change():
     one = ["convs.1.evolving_conv.weight"]
     assert convolutions() == one
     assert convolutions(num_output_heads=2) == [*one, "convs.2.evolving_conv.weight"]
-    assert convolutions(num_hidden_layers=2) == []
+    with pytest.warns(UserWarning, match="attention has no effect"):
+        assert convolutions(num_hidden_layers=2) == []
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [
+        EVOLVING,
+        ea.attention.Residual(),
+        ea.attention.Predictive(0.3, num_layers=0),
+        ea.attention.EvolvingReleased(0.3, 0.4, kernel_size=1),
+        ea.attention.Spec("concatenative", "edges", evolve=EVOLVING),
+        (EVOLVING, "vanilla"),
+    ],
+    ids=["evolving", "residual", "predictive", "released", "spec", "per layer"],
+)
+def test_two_layers_that_cannot_evolve_are_told(attention):
+    with pytest.warns(UserWarning, match="attention has no effect.*take 3 layers"):
+        model = made(attention=attention, num_hidden_layers=2)
+    plain = made(num_hidden_layers=2)
+    found, expected = (one(features(), graph()).logits.numpy() for one in (model, plain))
+    assert np.array_equal(found, expected)
+
+
+def test_what_can_evolve_or_is_vanilla_is_not_told():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made(num_hidden_layers=2)
+        made(attention=ea.attention.Spec("dot", "edges"), num_hidden_layers=2)
+        made(attention=EVOLVING, num_hidden_layers=2, num_output_heads=2)
+        made(attention=Shifted(), num_hidden_layers=2)
+
+
+@ea.attention.register("test_edges_shifted")
+@dataclass(frozen=True)
+class Shifted(ea.attention.CustomEvolve):
+    """A kind that changes the scores of a layer without a map, too."""
+
+    def step(self, scores, previous, context):
+        return scores + 1.0
 
 
 @pytest.mark.parametrize(

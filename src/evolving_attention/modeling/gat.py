@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
+from itertools import pairwise, starmap
+from operator import eq
 from typing import Any, ClassVar
 
 from evolving_attention.attention import (
     Concatenative,
+    CustomEvolve,
     CustomScope,
     Edges,
+    Evolve,
     Evolving,
     Spec,
 )
@@ -104,12 +109,32 @@ class GATConfig(PretrainedConfig):
         check_rules(values, source, _RULES)
         super()._set(values, attention, extra)
         full = self._full()
-        for each in full if isinstance(full, tuple) else (full,):
+        specs = full if isinstance(full, tuple) else (full,)
+        for each in specs:
             if not isinstance(each.scope, (Edges, CustomScope)):
                 raise ConfigError(
                     f"{source}: the scope is {each.scope!r}, which does not see the "
                     "graph; expected ea.attention.Edges()"
                 )
+        self._tell_if_no_map_is_carried([each.evolve for each in specs])
+
+    def _tell_if_no_map_is_carried(self, kinds: list[Evolve]) -> None:
+        """Warns if these kinds have no effect: a map goes on to a layer of equal heads.
+
+        A kind written in Python may change the scores of a layer that gets no map.
+        """
+        ours = [one for one in kinds if not isinstance(one, CustomEvolve)]
+        hidden = [self.num_attention_heads] * (self.num_hidden_layers - 1)
+        carried = any(starmap(eq, pairwise([*hidden, self.num_output_heads])))
+        if not carried and not all(one.equals_vanilla for one in ours):
+            warnings.warn(
+                f"{type(self).__name__}: attention has no effect, as no layer gets a "
+                f"map: num_hidden_layers = {self.num_hidden_layers}, "
+                f"num_attention_heads = {self.num_attention_heads}, num_output_heads = "
+                f"{self.num_output_heads}; take 3 layers or more, or as many output "
+                "heads as hidden ones",
+                stacklevel=4,
+            )
 
     def _full(self) -> Any:
         """Returns the complete spec of the layers."""
