@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from reference.evolving import conv_map
 
+import evolving_attention as ea
+
 
 def python_blocks(text: str) -> list[str]:
     """Returns the contents of the fenced python blocks of a markdown text."""
@@ -219,6 +221,13 @@ def test_every_command_that_trains_is_said_to_take_seeds(repo):
     said = re.search(r"\n\n(`glue`,[^.]*) have\s+it\.", text)
     assert said is not None
     assert set(re.findall(r"`([\w ]+)`", said[1])) == set(COMMANDS)
+
+
+def test_the_kinds_of_the_page_are_exported(repo):
+    text = (repo / "docs" / "attention.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"^\|[ \w]*\| `(\w+)\(", text, re.M))
+    assert {"Dot", "Window", "RelativePositions2d"} <= named
+    assert named <= set(ea.attention.__all__)
 
 
 def test_pages_name_only_what_exists(repo):

@@ -171,7 +171,9 @@ def test_two_layers_that_cannot_evolve_are_told(attention):
     with pytest.warns(UserWarning, match="attention has no effect.*take 3 layers"):
         model = made(attention=attention, num_hidden_layers=2)
     plain = made(num_hidden_layers=2)
-    found, expected = (one(features(), graph()).logits.numpy() for one in (model, plain))
+    found, expected = (
+        one(features(), graph()).logits.numpy() for one in (model, plain)
+    )
     assert np.array_equal(found, expected)
 
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers_gradient import check_gradient
 
 import evolving_attention as ea
 from evolving_attention import functional as F
@@ -122,6 +123,39 @@ def test_arithmetic_is_numpys(symbol, first, second):
     assert op(ea.Tensor(b, dtype="float32"), 2).dtype == "float32"
 
 
+PRODUCTS = [
+    ((4,), (4,)),
+    ((3, 4), (4,)),
+    ((4,), (4, 5)),
+    ((2, 3, 4), (4,)),
+    ((4,), (2, 4, 5)),
+    ((2, 3, 4), (4, 5)),
+    ((3, 4), (2, 4, 5)),
+    ((2, 3, 4), (1, 4, 5)),
+    ((2, 1, 3, 4), (3, 4, 5)),
+    ((2, 2, 3, 4), (2, 2, 4, 5)),
+    ((2, 0, 4), (4, 5)),
+    ((0, 4), (4,)),
+    ((0, 3, 4), (1, 4, 5)),
+]
+
+
+@pytest.mark.parametrize("shapes", PRODUCTS, ids=str)
+def test_products_of_vectors_and_batches_are_numpys(shapes):
+    a, b = (RNG.normal(size=shape) for shape in shapes)
+    found = ea.Tensor(a) @ ea.Tensor(b)
+    assert found.shape == (a @ b).shape
+    np.testing.assert_allclose(found, a @ b, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(np.matmul(a, ea.Tensor(b)), a @ b, rtol=1e-12)
+    if a.ndim > 1:
+        turned = F.matmul(ea.Tensor(a).mT, b, transpose_a=True)
+        np.testing.assert_allclose(turned, a @ b, rtol=1e-12, atol=1e-12)
+    if b.ndim > 1:
+        turned = F.matmul(a, ea.Tensor(b).mT, transpose_b=True)
+        np.testing.assert_allclose(turned, a @ b, rtol=1e-12, atol=1e-12)
+    check_gradient(lambda x, y: x @ y, a, b)
+
+
 def test_matmul_sum_mean_and_negation():
     a, b = RNG.normal(size=(2, 3, 4)), RNG.normal(size=(2, 4, 5))
     assert np.allclose(ea.Tensor(a) @ ea.Tensor(b), a @ b)
@@ -157,6 +191,21 @@ WRONG_USE = {
     "types": (lambda t: t + ea.Tensor([1.0, 2.0]), ea.DTypeError, r"\.to\(dtype\)"),
     "integers": (lambda t: ea.Tensor([1]) + ea.Tensor([2]), ea.DTypeError, "floating"),
     "matmul": (lambda t: t @ t, ea.ShapeError, r"\(4, 2\)"),
+    "matmul batches": (
+        lambda t: t[None].mT @ F.stack([t, t, t]) @ ea.Tensor(np.ones((2, 2, 1))),
+        ea.ShapeError,
+        r"\[matmul\] shapes \(3,\) and \(2,\) cannot be broadcast",
+    ),
+    "matmul of a number": (
+        lambda t: t @ ea.Tensor(1.0),
+        ea.ShapeError,
+        r"expected vectors, matrices .* got \(4, 2\) and \(\)",
+    ),
+    "transpose of a vector": (
+        lambda t: F.matmul(t[0], t, transpose_a=True),
+        ea.ShapeError,
+        r"the transpose of a vector, of shapes \(2,\) and \(4, 2\)",
+    ),
     "reshape": (lambda t: t.reshape(3, 3), ea.ShapeError, r"\(3, 3\) has 9"),
     "reshape twice": (lambda t: t.reshape(-1, -1), ea.ShapeError, "only one"),
     "reshape below": (lambda t: t.reshape(-2, -4), ea.ShapeError, "negative size -2"),

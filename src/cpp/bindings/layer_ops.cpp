@@ -11,6 +11,7 @@
 #include "ops/layer_norm.h"
 #include "ops/linear.h"
 #include "ops/losses.h"
+#include "ops/matmul.h"
 #include "ops/rms_norm.h"
 #include "ops/shape_ops.h"
 #include "ops/softmax.h"
@@ -124,24 +125,26 @@ Example:
 }
 
 void bind_products_and_norms(py::module_& m) {
-  m.def("matmul", &matmul, py::arg("a"), py::arg("b"),
-        py::arg("transpose_a") = false, py::arg("transpose_b") = false,
-        Release(),
-        R"(Multiplies two matrices, or each pair of two batches of them.
+  m.def(
+      "matmul", &matmul, py::arg("a"), py::arg("b"),
+      py::arg("transpose_a") = false, py::arg("transpose_b") = false, Release(),
+      R"(Multiplies vectors, matrices and batches of matrices, as np.matmul does.
 
     y = op(a) op(b), op(m) = m^T where the flag is set, else m
 
 Args:
-    a: [m, k] or [batch, m, k]; [k, m] or [batch, k, m] with transpose_a.
-    b: [k, n] or [batch, k, n]; [n, k] or [batch, n, k] with transpose_b.
+    a: [..., m, k], or [..., k, m] with transpose_a; [k] is one row.
+    b: [..., k, n], or [..., n, k] with transpose_b; [k] is one column.
     transpose_a: read a transposed.
     transpose_b: read b transposed.
 
 Returns:
-    [m, n] or [batch, m, n] in the type of a and b.
+    [..., m, n] in the type of a and b, without m or n where a or b is a vector; the
+    leading axes broadcast.
 
 Raises:
-    ShapeError: inner sizes or batches differ, or the operands are no matrices.
+    ShapeError: inner sizes differ, leading axes do not broadcast, or an operand has
+        no axes, or is a vector to be transposed.
     DTypeError: types differ.
 
 Example:

@@ -175,15 +175,16 @@ Example:
     2.5)";
 
 inline constexpr const char* kMatMul =
-    R"(Multiplies matrices, as x @ other does.
+    R"(Multiplies vectors, matrices and batches of them, as x @ other does.
 
     y = x other
 
 Args:
-    other: [k, n], or [batch, k, n] for x [batch, m, k].
+    other: [..., k, n], or [k], for x [..., m, k] or [k], by the rules of np.matmul.
 
 Returns:
-    [m, n] or [batch, m, n].
+    [..., m, n], without m or n where x or other is a vector; the leading axes
+    broadcast.
 
 Raises:
     ShapeError: the shapes do not fit.

@@ -8,7 +8,7 @@
 #include "bindings/tensor.h"
 #include "bindings/within.h"
 #include "ops/arithmetic.h"
-#include "ops/linear.h"
+#include "ops/matmul.h"
 #include "runtime/check.h"
 
 namespace ea {

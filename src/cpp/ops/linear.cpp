@@ -1,4 +1,4 @@
-// Affine maps and matrix products.
+// Affine maps.
 #include "ops/linear.h"
 
 #include <optional>
@@ -78,41 +78,6 @@ Var linear_activation(const Var& x, const Var& weight, const Var& bias,
     return activation(linear(x, weight, bias), kind);
   }
   return linear_node(x, weight, bias, kind);
-}
-
-Var matmul(const Var& a, const Var& b, bool transpose_a, bool transpose_b) {
-  const int rank = a.rank();
-  EA_CHECK((rank == 2 || rank == 3) && b.rank() == rank, "matmul",
-           "expected two matrices or two batches of them, got {} and {}",
-           a.shape(), b.shape());
-  EA_CHECK(rank == 2 || a.dim(0) == b.dim(0), "matmul",
-           "batches of {} and {} matrices; expected as many", a.dim(0),
-           b.dim(0));
-  EA_CHECK(a.dim(transpose_a ? -2 : -1) == b.dim(transpose_b ? -1 : -2),
-           "matmul", "inner sizes of {} and {} differ", a.shape(), b.shape());
-  EA_CHECK_AS(DTypeError, a.dtype() == b.dtype(), "matmul",
-              "{} times {}; expected one type: use .to(dtype)", a.dtype(),
-              b.dtype());
-  const Tensor ta = contiguous(a.data());
-  const Tensor tb = contiguous(b.data());
-  return record(
-      "matmul", product(ta, tb, transpose_a, transpose_b), {a, b}, {ta, tb},
-      [transpose_a, transpose_b](const Node& node, const Tensor& dy) {
-        // y = A B: dA = dy B^T, dB = A^T dy, transposed back where the
-        // stored operand is transposed.
-        const Tensor& a = node.saved(0);
-        const Tensor& b = node.saved(1);
-        Node::Gradients grads(2);
-        if (node.wants(0)) {
-          grads[0] = transpose_a ? product(b, dy, transpose_b, true)
-                                 : product(dy, b, false, !transpose_b);
-        }
-        if (node.wants(1)) {
-          grads[1] = transpose_b ? product(dy, a, true, transpose_a)
-                                 : product(a, dy, !transpose_a, false);
-        }
-        return grads;
-      });
 }
 
 }  // namespace ea

@@ -1,4 +1,4 @@
-// Matrix products.
+// Affine maps of rows.
 #pragma once
 
 #include "autograd/var.h"
@@ -16,9 +16,5 @@ void linear_into(const Tensor& x, const Var& weight, const Var& bias,
 // cache.
 Var linear_activation(const Var& x, const Var& weight, const Var& bias,
                       Activation kind);
-// Computes op(a) op(b) for matrices [m, k] and [k, n], or for equal batches of
-// them.
-Var matmul(const Var& a, const Var& b, bool transpose_a = false,
-           bool transpose_b = false);
 
 }  // namespace ea

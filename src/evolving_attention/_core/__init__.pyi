@@ -833,15 +833,16 @@ class Tensor:
         """
     def matmul(self, other: typing.Any) -> Tensor:
         """
-        Multiplies matrices, as x @ other does.
+        Multiplies vectors, matrices and batches of them, as x @ other does.
 
             y = x other
 
         Args:
-            other: [k, n], or [batch, k, n] for x [batch, m, k].
+            other: [..., k, n], or [k], for x [..., m, k] or [k], by the rules of np.matmul.
 
         Returns:
-            [m, n] or [batch, m, n].
+            [..., m, n], without m or n where x or other is a vector; the leading axes
+            broadcast.
 
         Raises:
             ShapeError: the shapes do not fit.

@@ -22,6 +22,7 @@ from evolving_attention.attention.evolving import Evolving
 from evolving_attention.attention.evolving_causal import EvolvingCausal
 from evolving_attention.attention.evolving_released import EvolvingReleased
 from evolving_attention.attention.predictive import Predictive
+from evolving_attention.attention.relative_2d import RelativePositions2d
 from evolving_attention.attention.residual import Residual
 from evolving_attention.attention.scope import Dense, Edges, Window
 from evolving_attention.attention.score import (
@@ -65,6 +66,7 @@ __all__ = [
     "Predictive",
     "RandomSynthesizer",
     "RelativePositions",
+    "RelativePositions2d",
     "Residual",
     "Scope",
     "Score",

@@ -6,6 +6,7 @@
 #include "nn/attention/registry.h"
 #include "ops/arithmetic.h"
 #include "ops/linear.h"
+#include "ops/matmul.h"
 #include "ops/relative_cells.h"
 #include "ops/shape_ops.h"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "nn/attention/registry.h"
-#include "ops/linear.h"
+#include "ops/matmul.h"
 #include "ops/shape_ops.h"
 
 namespace ea {
