@@ -230,6 +230,19 @@ def test_the_kinds_of_the_page_are_exported(repo):
     assert named <= set(ea.attention.__all__)
 
 
+def test_messages_name_chapters_that_exist(repo):
+    named = set()
+    for kind in ("*.py", "*.cpp", "*.h"):
+        for file in (repo / "src").rglob(kind):
+            text = re.sub(r'"\s*\n\s*f?"', "", file.read_text(encoding="utf-8"))
+            assert "chapter of" not in text, file
+            named |= set(re.findall(r"\((docs/\w+\.md)(?:, ([\w ]+))?\)", text))
+    assert ("docs/architecture.md", "CUDA") in named
+    for page, chapter in named:
+        text = (repo / page).read_text(encoding="utf-8")
+        assert not chapter or re.search(rf"^#+ {chapter}$|^\*\*{chapter}\.", text, re.M)
+
+
 def test_pages_name_only_what_exists(repo):
     """Benchmarks, links and source files; ``x`` in CONTRIBUTING.md is a placeholder."""
     if not (repo / "notebooks").is_dir():

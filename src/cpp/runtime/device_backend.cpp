@@ -59,9 +59,9 @@ std::array<Slot, kDeviceTypes>& table() {
     auto* made = new std::array<Slot, kDeviceTypes>;
     (*made)[0].found.backend = std::make_unique<Cpu>();
     (*made)[1].found.reason =
-        "this build of evolving-attention has no CUDA kernels; install or "
-        "build one that has them (nvcc 12.4 or newer, see the installation "
-        "chapter of the README), or use device=\"cpu\"";
+        "this build of evolving-attention has no CUDA kernels; build it where "
+        "nvcc 12.4 or newer is found (docs/architecture.md, CUDA), or use "
+        "device=\"cpu\"";
     return made;
   }();
   return *all;
