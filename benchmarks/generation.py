@@ -65,11 +65,10 @@ def prepare(folder: Path, size: str, kinds: Sequence[str]) -> None:
 
 
 def operations(config: Any, batches: Sequence[Batch], beams: int, new: int) -> float:
-    """Counts what a search with caches computes for these batches.
+    """Counts the operations of the products with weights in a search with caches.
 
-    Counted are the products with weights: the encoder reads each source once, the
-    decoder one start token and then ``beams`` tokens a step. Scores and context, whose
-    size grows from step to step, are left out.
+    The encoder reads each source once, the decoder one start token and then ``beams``
+    tokens a step. Scores and context, which grow from step to step, are left out.
     """
     from evolving_attention.profiling import encoder_decoder_flops
 
@@ -81,8 +80,6 @@ def operations(config: Any, batches: Sequence[Batch], beams: int, new: int) -> f
 
 def race(folder: Path, beams: int, size: int, options: argparse.Namespace) -> Any:
     """Returns each side's seconds and how many of its tokens equal transformers'."""
-    import evolving_attention as ea
-
     batches = sources(size)
     results: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
@@ -122,9 +119,6 @@ def race(folder: Path, beams: int, size: int, options: argparse.Namespace) -> An
         one["tokens_per_s"] = tokens / one["median_s"]
         if expected is not None and side != EVOLVING:
             one["equal_tokens"] = float((found[side] == expected).mean())
-    config = ea.AutoConfig.from_pretrained(folder / options.kinds[0])
-    flops = operations(config, batches, beams, options.new_tokens)
-    results["work"] = {"flops": flops}
     return results
 
 
@@ -178,6 +172,8 @@ def show(name: str, results: dict[str, Any]) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command line."""
+    import evolving_attention as ea
+
     parser = spelled.parser(__doc__, "kinds", "dtype", "threads", "dry", rounds=5)
     parser.add_argument("--size", choices=("lite", "base"), default="base")
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 5])
@@ -189,15 +185,15 @@ def main(arguments: list[str] | None = None) -> None:
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="ea-bench-") as folder:
         prepare(Path(folder), options.size, options.kinds)
+        config = ea.AutoConfig.from_pretrained(Path(folder) / options.kinds[0])
         for beams in options.beams:
             for size in options.batches:
                 name = f"beams {beams}, batch {size}"
                 results[name] = race(Path(folder), beams, size, options)
                 harness.measure_gemm_again(machine, options.dtype)
-                work = results[name]["work"]
-                work["gemm_limit_s"] = harness.gemm_limit(
-                    work["flops"], machine, options.dtype
-                )
+                flops = operations(config, sources(size), beams, options.new_tokens)
+                limit = harness.gemm_limit(flops, machine, options.dtype)
+                results[name]["work"] = {"flops": flops, "gemm_limit_s": limit}
                 show(name, results[name])
         for kind in options.kinds:
             name = f"later tokens, {kind}"

@@ -204,7 +204,7 @@ WRONG_USE = {
     "transpose of a vector": (
         lambda t: F.matmul(t[0], t, transpose_a=True),
         ea.ShapeError,
-        r"the transpose of a vector, of shapes \(2,\) and \(4, 2\)",
+        r"a vector has no transpose: shapes \(2,\) and \(4, 2\), expected matrices",
     ),
     "reshape": (lambda t: t.reshape(3, 3), ea.ShapeError, r"\(3, 3\) has 9"),
     "reshape twice": (lambda t: t.reshape(-1, -1), ea.ShapeError, "only one"),

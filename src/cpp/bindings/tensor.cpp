@@ -11,7 +11,7 @@
 #include "bindings/tensor.h"
 #include "bindings/tensor_docs.h"
 #include "ops/arithmetic.h"
-#include "ops/matmul.h"
+#include "ops/gemm.h"
 #include "ops/reduce.h"
 #include "ops/shape_ops.h"
 #include "runtime/check.h"

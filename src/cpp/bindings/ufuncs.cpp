@@ -8,7 +8,7 @@
 #include "bindings/tensor.h"
 #include "bindings/within.h"
 #include "ops/arithmetic.h"
-#include "ops/matmul.h"
+#include "ops/gemm.h"
 #include "runtime/check.h"
 
 namespace ea {

@@ -5,8 +5,8 @@
 
 #include "nn/attention/registry.h"
 #include "ops/arithmetic.h"
+#include "ops/gemm.h"
 #include "ops/linear.h"
-#include "ops/matmul.h"
 #include "ops/relative_cells.h"
 #include "ops/shape_ops.h"
 

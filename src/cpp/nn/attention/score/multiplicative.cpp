@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "nn/attention/registry.h"
-#include "ops/matmul.h"
+#include "ops/gemm.h"
 #include "ops/shape_ops.h"
 
 namespace ea {

@@ -1,5 +1,5 @@
 // Products of matrices, and of vectors and batches as products of matrices.
-#include "ops/matmul.h"
+#include "ops/gemm.h"
 
 #include <cstdint>
 #include <span>
@@ -64,9 +64,11 @@ Var in_batch(const Var& x, const Shape& batch) {
 Var with_vectors(const Var& a, const Var& b, bool transpose_a,
                  bool transpose_b) {
   const bool row = a.rank() == 1, column = b.rank() == 1;
-  EA_CHECK(!(row && transpose_a) && !(column && transpose_b), "matmul",
-           "the transpose of a vector, of shapes {} and {}; expected matrices",
-           a.shape(), b.shape());
+  EA_CHECK(
+      !(row && transpose_a) && !(column && transpose_b), "matmul",
+      "a vector has no transpose: shapes {} and {}, expected matrices where "
+      "transpose_a or transpose_b is set",
+      a.shape(), b.shape());
   const Var y =
       matmul(row ? reshape(a, {1, a.dim(0)}) : a,
              column ? reshape(b, {b.dim(0), 1}) : b, transpose_a, transpose_b);
