@@ -229,6 +229,25 @@ def test_products_of_bfloat16_change_only_rounding(kind: str, way: str, width: i
         assert taken == (way in WAYS)
 
 
+@pytest.mark.parametrize("way", ["pairs", "tiles"])
+@pytest.mark.parametrize("shift", [(0, 0), (1, 2)])
+@pytest.mark.parametrize(("heads", "size"), [(1, 3), (2, 7), (17, 3), (33, 1)])
+def test_convolution_of_any_heads_in_bfloat16(
+    heads: int, size: int, shift: tuple[int, int], way: str
+):
+    """Odd heads, several groups of output heads, and more taps than registers."""
+    n = Lengths(heads, (1, 16, 23), (3, 17, 40))
+    c = FORMS["evolving"]
+    rng = np.random.default_rng(5)
+    arrays = [rng.standard_normal(s) for s in inputs(n, c, WIDTH, size)]
+    passes = []
+    for one in (way, "widened"):
+        multiply_by(one)
+        passes.append(results(fused, arrays, c, "bfloat16", 0.0, n=n, shift=shift))
+    for i, (ours, theirs) in enumerate(zip(*passes, strict=True)):
+        assert np.linalg.norm(ours - theirs) <= 2.0**-7 * np.linalg.norm(theirs), i
+
+
 @pytest.mark.parametrize("which", [0, 1])
 def test_gradient_through_one_output(which: int):
     c = FORMS["evolving"]

@@ -15,35 +15,51 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// Configures the thread's tile registers as 16 rows of 64 bytes for its
-// lifetime. Only code that holds a TileSetup may multiply Tiles.
-class TileSetup {
- public:
-  TileSetup() {
-    struct alignas(64) Config {
-      std::uint8_t palette = 1, start = 0, reserved[14] = {};
-      std::uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-      std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-    } const config;
-    asm volatile("ldtilecfg %0" : : "m"(config));
-  }
-  ~TileSetup() { asm volatile("tilerelease"); }
-  TileSetup(const TileSetup&) = delete;
-  TileSetup& operator=(const TileSetup&) = delete;
-};
-
 constexpr int kTileCells = kLanes * kLanes;
 constexpr int kMostTiles = 4;  // adjacent tiles of C: registers 0 to 3
+constexpr int kSumTiles = 6;   // or registers 0 to 5; the others hold factors
+
+// Configures the thread's tile registers for its lifetime, by default as 16
+// rows of 64 bytes; then restores what was configured before. Only code that
+// holds a TileSetup may use Tiles.
+class TileSetup {
+ public:
+  TileSetup() : TileSetup(kLanes, kLanes, kMostTiles) {}
+  // For sums [rows][16 floats] of products [rows][depth pairs] times [depth][16
+  // pairs]: registers 0 .. left, `left`, and the rest.
+  TileSetup(std::int64_t rows, std::int64_t depth, int left) {
+    asm volatile("sttilecfg %0" : "=m"(before_));
+    Config config{.palette = 1};
+    for (int i = 0; i < 8; ++i) {
+      config.bytes[i] = static_cast<std::uint16_t>(i == left ? 4 * depth : 64);
+      config.rows[i] = static_cast<std::uint8_t>(i > left ? depth : rows);
+    }
+    asm volatile("ldtilecfg %0" : : "m"(config));
+  }
+  // Without an earlier configuration this releases the registers.
+  ~TileSetup() { asm volatile("ldtilecfg %0" : : "m"(before_)); }
+  TileSetup(const TileSetup&) = delete;
+  TileSetup& operator=(const TileSetup&) = delete;
+
+ private:
+  struct alignas(64) Config {
+    std::uint8_t palette = 0, start = 0, reserved[14] = {};
+    std::uint16_t bytes[16] = {};
+    std::uint8_t rows[16] = {};
+  };
+  Config before_;
+};
 
 template <int kTile>
 EA_INLINE void zero_tile() {
   asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
 }
-template <int kTile>
-EA_INLINE void load_tile(const float* from, std::int64_t stride) {
+template <int kTile, typename T>
+EA_INLINE void load_tile(const T* from, std::int64_t stride) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2"
                :
-               : "r"(from), "r"(stride * 4), "i"(kTile)
+               : "r"(from), "r"(stride * static_cast<std::int64_t>(sizeof(T))),
+                 "i"(kTile)
                : "memory");
 }
 template <int kTile>
@@ -59,6 +75,15 @@ EA_INLINE void add_products() {
                :
                : "i"(kSum), "i"(kLeft), "i"(kRight));
 }
+
+// Calls fn(tile) for each number of a sequence, as a constant.
+template <int... kTile, typename Fn>
+EA_INLINE void for_tiles(std::integer_sequence<int, kTile...>, Fn&& fn) {
+  (fn(std::integral_constant<int, kTile>()), ...);
+}
+
+// Tag of products on AMX tiles; their cells are pairs.
+struct Tiles : Pairs {};
 
 // Copies rows i .. i + rows and cells k .. k + depth of A into a 16 x 16 block
 // padded with zeros.
@@ -91,12 +116,8 @@ void tiles_of(const Factor& a, const float* packed, std::int64_t i,
               std::int64_t cols, float scale, float* c, std::int64_t c_stride) {
   constexpr int kLeft = kMostTiles;
   alignas(64) float block[kTileCells], other[kTileCells];
-  const auto each = [&]<int... kTile>(std::integer_sequence<int, kTile...>,
-                                      auto&& fn) {
-    (fn(std::integral_constant<int, kTile>()), ...);
-  };
   constexpr std::make_integer_sequence<int, kTiles> all;
-  each(all, [](auto tile) { zero_tile<tile>(); });
+  for_tiles(all, [](auto tile) { zero_tile<tile>(); });
   for (std::int64_t k = 0; k < depth; k += kLanes) {
     const std::int64_t deep = depth - k < kLanes ? depth - k : kLanes;
     if (a.col == 1 && rows == kLanes && deep == kLanes) {
@@ -105,7 +126,7 @@ void tiles_of(const Factor& a, const float* packed, std::int64_t i,
       gather_left(a, i, rows, k, deep, block);
       load_tile<kLeft>(block, kLanes);
     }
-    each(all, [&](auto tile) {
+    for_tiles(all, [&](auto tile) {
       constexpr int kRight = kLeft + 1 + tile % 3;
       const std::int64_t col = j + tile * kLanes;
       const float* const b =
@@ -122,7 +143,7 @@ void tiles_of(const Factor& a, const float* packed, std::int64_t i,
       add_products<tile, kLeft, kRight>();
     });
   }
-  each(all, [&](auto tile) {
+  for_tiles(all, [&](auto tile) {
     const std::int64_t left = cols - j - tile * kLanes;
     float* const to = c + i * c_stride + j + tile * kLanes;
     if (scale == 1.0f && rows == kLanes && left >= kLanes) {
@@ -136,9 +157,6 @@ void tiles_of(const Factor& a, const float* packed, std::int64_t i,
     }
   });
 }
-
-// Tag of products on AMX tiles; the cells are those of Pairs.
-struct Tiles {};
 
 template <>
 void multiply<Tiles>(Factor a, const float* packed, std::int64_t rows,

@@ -1,18 +1,17 @@
 // SIMD fused attention, forward (kernels/fused_attention.h): a block of rows of
 // all heads goes from scores to context while it is in cache.
 #include "kernels/fused_attention.h"
-#include "kernels/cpu/simd/fused_rows-inl.h"
+#include "kernels/cpu/simd/fused_window-inl.h"
 #include "kernels/cpu/simd/run-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
 
 // Cells per head of a block. Without a convolution, each head is processed
-// alone. With one, a block is a strip through which a window of kStepRows rows
-// moves, so that neighbouring rows are computed once.
+// alone. With one, a block is a strip through which a window of M::kStepRows
+// rows moves, so that neighbouring rows are computed once.
 constexpr std::int64_t kPlainCells = 8192;
 constexpr std::int64_t kStripCells = 16384, kStripRows = 48;
-constexpr std::int64_t kStepRows = 12;
 
 template <typename M>
 struct Forward {
@@ -32,7 +31,7 @@ struct Forward {
 
 // The scratch of a job.
 struct Parts {
-  float *lines, *window, *z, *wide;
+  float *lines, *window, *scores, *z, *wide;
   std::uint32_t* words;
   std::int64_t* offset;
 };
@@ -92,7 +91,7 @@ void finish_rows(const Forward<M>& f, const SequenceMaps& m, std::int64_t b,
                  float* lines, const Parts& parts) {
   using T = typename M::T;
   const float t = static_cast<float>(f.args.in.softmax_scale);
-  const std::int64_t stride = M::cells(m.n_k);
+  const std::int64_t stride = M::map_cells(m.n_k);
   T* const carries = f.args.carry.template as<T>();
   float* const statistics = f.args.statistics.template as<float>();
   for (std::int64_t i = 0; i < rows; ++i) {
@@ -120,7 +119,7 @@ void finish_rows(const Forward<M>& f, const SequenceMaps& m, std::int64_t b,
     }
   }
   multiply_into<typename M::Cells>(
-      {lines, stride, 1}, f.values.at(b, h), rows, stride, f.s.e, 1.0f,
+      {lines, stride, 1}, f.values.at(b, h), rows, M::cells(m.n_k), f.s.e, 1.0f,
       rows_of<T>(f.args.y, m.query + row, h * f.s.e), parts.wide);
 }
 
@@ -138,31 +137,23 @@ void plain_block(const Forward<M>& f, const MapBlock& block,
   }
 }
 
-// Rows of I and of p M + s S that a step of a strip holds: I from row `top`,
-// the sum from row `row`.
-struct Window {
-  Padded<float> input;
-  std::int64_t top, row;
-};
-
-// Computes rows first .. last of I and of p M + s S for one head.
-template <typename M>
+// Computes rows first .. last of I, in a window that begins at row `top`, and
+// of p M + s S from row `row` on for one head.
+template <typename M, typename W>
 void fill_rows(const Forward<M>& f, const SequenceMaps& m, std::int64_t b,
                std::int64_t h, std::int64_t first, std::int64_t last,
-               const Window& w, float* sums, float* wide) {
+               const W& window, std::int64_t top, std::int64_t row, float* sums,
+               const Parts& parts) {
   const FusedAttention& in = f.args.in;
-  const std::int64_t width = w.input.width, r = w.input.radius;
-  float* const rows = w.input.head(h) + r;
   const std::int64_t from = first < 0 ? 0 : first;
   const std::int64_t to = last < m.n_q ? last : m.n_q;
   for (std::int64_t i = first; i < last; ++i) {
-    float* const x = rows + (i - w.top) * width;
-    if (i >= 0 && i < m.n_q) continue;
-    clear(x, width);
+    if (i < 0 || i >= m.n_q) window.clear_row(h, i - top);
   }
   if (from >= to) return;
-  score_rows<M>(in, m, h, from, to - from, f.keys.at(b, h),
-                rows + (from - w.top) * width, width, wide);
+  const Scores scores = window.scores(h, from - top, parts.scores);
+  score_rows<M>(in, m, h, from, to - from, f.keys.at(b, h), scores.data,
+                scores.stride, parts.wide);
   using T = typename M::T;
   const T* const previous = in.previous.template as<const T>();
   const Vf va = set(static_cast<float>(in.c.a));
@@ -170,19 +161,20 @@ void fill_rows(const Forward<M>& f, const SequenceMaps& m, std::int64_t b,
   const Vf vp = set(static_cast<float>(in.c.p));
   const Vf vs = set(static_cast<float>(in.c.s));
   for (std::int64_t i = from; i < to; ++i) {
-    float* const x = rows + (i - w.top) * width;
+    const float* const x = scores.data + (i - from) * scores.stride;
+    float* const mixed = window.row(h, i - top);
     const T* const before =
         previous == nullptr ? nullptr : previous + m.at(h, i);
-    float* const sum = sums + (i - w.row) * m.n_k;
+    float* const sum = sums + (i - row) * m.n_k;
     for_vectors(m.n_k, [&](std::int64_t j, auto part) {
       const Vf score = load(x + j, part);
       const T* const cell = before == nullptr ? nullptr : before + j;
-      if (i >= w.row) store(sum + j, mix(vp, cell, vs, score, part), part);
-      store(x + j, mix(va, cell, vb, score, part), part);
+      if (i >= row) store(sum + j, mix(vp, cell, vs, score, part), part);
+      W::put(mixed + j, mix(va, cell, vb, score, part), part);
     });
-    m.cells.clear(i, x);
-    if (i >= w.row) m.cells.clear(i, sum);
-    clear(x + m.n_k, r);
+    m.cells.clear(i, mixed);
+    if (i >= row) m.cells.clear(i, sum);
+    window.end_row(mixed);
   }
 }
 
@@ -207,12 +199,6 @@ void add_convolved(const Forward<M>& f, const SequenceMaps& m,
   }
 }
 
-// Moves `count` floats at `from` to the front.
-EA_INLINE void to_front(float* front, std::int64_t from, std::int64_t count) {
-  __builtin_memmove(front, front + from,
-                    static_cast<std::size_t>(count) * sizeof(float));
-}
-
 // Rows of I that a row of L reads above (below) itself.
 EA_INLINE std::int64_t rows_above(const FusedSizes& s) { return s.r + s.down; }
 EA_INLINE std::int64_t rows_below(const FusedSizes& s) {
@@ -221,39 +207,36 @@ EA_INLINE std::int64_t rows_below(const FusedSizes& s) {
 
 // Processes a block of rows with a convolution, kStepRows rows at a time.
 template <typename M>
-void strip(const Forward<M>& f, const TapWeights<>& weights,
+void strip(const Forward<M>& f, const TapWeights<typename M::Window>& weights,
            const MapBlock& block, const Parts& parts) {
-  const std::int64_t b = block.sequence, pad = f.s.pad;
+  const std::int64_t b = block.sequence;
   const std::int64_t above = rows_above(f.s), below = rows_below(f.s);
   const SequenceMaps m(f.args.in.layout, b);
   const Existing moved(f.args.in.layout, b, f.args.in.shift);
-  const Padded<float> input(parts.window, pad, m.n_k,
-                            kStepRows + above + below);
-  const std::int64_t sums_size = (kStepRows + below) * m.n_k;
-  tap_offsets(input, m.heads, f.s.k, parts.offset);
-  for (std::int64_t h = 0; h < m.heads; ++h) clear(input.head(h), pad);
-  clear_end(input, m.heads);
+  const Window<typename M::Window> window(parts.window, parts.offset, f.s,
+                                          m.n_k, M::kStepRows + above + below);
+  const std::int64_t sums_size = whole_lines((M::kStepRows + below) * m.n_k);
   const std::int64_t end = block.row + block.rows;
   std::int64_t filled = block.row - above;
-  for (std::int64_t row = block.row; row < end; row += kStepRows) {
-    const std::int64_t rows = end - row < kStepRows ? end - row : kStepRows;
-    const Window window{input, row - above, row};
+  for (std::int64_t row = block.row; row < end; row += M::kStepRows) {
+    const std::int64_t rows =
+        end - row < M::kStepRows ? end - row : M::kStepRows;
     for (std::int64_t h = 0; h < m.heads; ++h) {
-      fill_rows(f, m, b, h, filled, row + rows + below, window,
-                parts.lines + h * sums_size, parts.wide);
+      fill_rows(f, m, b, h, filled, row + rows + below, window, row - above,
+                row, parts.lines + h * sums_size, parts);
     }
     filled = row + rows + below;
-    const Convolved z(parts.z, input, rows);
-    convolve(input, parts.offset, m.heads, weights, rows, z);
+    const Convolved z = window.convolved(weights, rows, parts.z);
     for (std::int64_t h = 0; h < m.heads; ++h) {
       float* const sums = parts.lines + h * sums_size;
       add_convolved(f, m, moved, h, row, rows, z, sums);
       finish_rows(f, m, b, h, row, rows, sums, parts);
-      if (row + rows == end) continue;
-      to_front(sums, rows * m.n_k, below * m.n_k);
-      to_front(input.head(h) + pad, rows * input.width,
-               (above + below) * input.width);
     }
+    if (row + rows == end) return;
+    for (std::int64_t h = 0; h < m.heads; ++h) {
+      to_front(parts.lines + h * sums_size, rows * m.n_k, below * m.n_k);
+    }
+    window.rows_to_front(rows, above + below);
   }
 }
 
@@ -269,32 +252,39 @@ void forward_of(const FusedAttentionForward::Args& args) {
   const std::int64_t keys =
       jobs.largest([&](const MapBlock& b) { return layout.n_k(b.sequence); });
   const std::int64_t halo = rows_above(s) + rows_below(s);
-  const std::int64_t lines = conv ? s.heads * (kStepRows + rows_below(s)) * keys
-                                  : jobs.largest([&](const MapBlock& b) {
-                                      return b.rows * layout.n_k(b.sequence);
-                                    });
+  const std::int64_t lines =
+      conv ? s.heads * whole_lines((M::kStepRows + rows_below(s)) * keys)
+           : jobs.largest([&](const MapBlock& b) {
+               return whole_lines(b.rows * layout.n_k(b.sequence));
+             });
+  using Rows = Window<typename M::Window>;
   const std::int64_t window =
-      conv ? padded_size(s.heads, s.pad, keys, kStepRows + halo) : 0;
+      conv ? whole_lines(Rows::size(s, keys, M::kStepRows + halo)) : 0;
+  const std::int64_t scores = conv && M::Window::kValues > 1
+                                  ? whole_lines((M::kStepRows + halo) * keys)
+                                  : 0;
   const std::int64_t z =
-      conv ? convolved_size(s.heads, s.pad, keys, kStepRows) : 0;
+      conv ? convolved_size(s.heads, s.pad, keys, M::kStepRows) : 0;
   const std::int64_t tall =
       jobs.largest([](const MapBlock& b) { return b.rows; }) + halo;
   const std::int64_t wide = sizeof(T) < sizeof(float) ? tall * s.widest() : 0;
-  const TapWeights<> weights(args.in.weight.as<const T>(),
-                             args.in.bias.as<const T>(), conv ? s.heads : 0,
-                             s.k, false);
+  const TapWeights<typename M::Window> weights(args.in.weight.as<const T>(),
+                                               args.in.bias.as<const T>(),
+                                               conv ? s.heads : 0, s.k, false);
   parallel_for(jobs.count(), [&](std::int64_t job) {
     [[maybe_unused]] const typename M::Setup setup;
-    const Scratch scratch((lines + window + z + wide + Dropping::words(keys)) *
-                              sizeof(float) +
-                          s.taps * sizeof(std::int64_t));
-    Parts parts;
-    parts.offset = scratch.as<std::int64_t>();
-    parts.lines = reinterpret_cast<float*>(parts.offset + s.taps);
+    const Scratch scratch((lines + window + scores + z + wide +
+                           Dropping::words(keys) + 2 * s.taps + kLanes) *
+                          sizeof(float));
+    Parts parts;  // from aligned memory on, which AMX loads faster
+    parts.lines = scratch.as<float>();
     parts.window = parts.lines + lines;
-    parts.z = parts.window + window;
+    parts.scores = parts.window + window;
+    parts.z = parts.scores + scores;
     parts.wide = parts.z + z;
     parts.words = reinterpret_cast<std::uint32_t*>(parts.wide + wide);
+    parts.offset = reinterpret_cast<std::int64_t*>(
+        aligned(parts.wide + wide + Dropping::words(keys)));
     jobs.for_blocks(job, [&](const MapBlock& block) {
       conv ? strip(f, weights, block, parts) : plain_block(f, block, parts);
     });

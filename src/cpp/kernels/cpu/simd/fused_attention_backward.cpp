@@ -59,8 +59,11 @@ void convolution_phase(const Backward<M>& f, const PackedHeads<M>& keys,
         s.heads, s.pad, group.n_k(b.sequence), b.rows + 2 * s.r);
   });
   const std::int64_t cells = jobs.largest([&](const MapBlock& b) {
-    return cells_size<Taps>(s.heads, s.pad, group.n_k(b.sequence),
-                            b.rows + 2 * s.r);
+    const std::int64_t rows = b.rows + 2 * s.r, n_k = group.n_k(b.sequence);
+    const std::int64_t own = cells_size<Taps>(s.heads, s.pad, n_k, rows);
+    const std::int64_t mixed =
+        padded_floats<typename Taps::Map>(s.heads, s.pad, n_k, rows);
+    return own == 0 || own > mixed ? own : mixed;
   });
   const std::int64_t scores = jobs.largest([&](const MapBlock& b) {
     return (b.rows + 2 * s.r) * group.n_k(b.sequence);

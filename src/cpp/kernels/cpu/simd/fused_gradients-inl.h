@@ -1,6 +1,8 @@
 // The steps of fused attention's backward, for one head or one block of rows.
 #pragma once
 
+#include "kernels/cpu/simd/amx_sums-inl.h"
+#include "kernels/cpu/simd/amx_taps-inl.h"
 #include "kernels/cpu/simd/fused_rows-inl.h"
 
 namespace ea::simd::EA_TARGET {
@@ -295,8 +297,7 @@ void convolution_block(const Backward<M>& f, const PackedHeads<M>& keys,
   clear_end(g, m.heads);
   tap_offsets(g, m.heads, f.s.k, parts.offset);
   const Convolved di(parts.conv, g, block.rows);
-  convolve(in_cells(g, m.heads, parts.cells).ahead(2 * f.s.right), parts.offset,
-           m.heads, turned, block.rows, di);
+  convolve_gradient(g, f.s, parts.offset, turned, block.rows, parts.cells, di);
   const Vf va = set(static_cast<float>(c.a));
   const Vf vb = set(static_cast<float>(c.b));
   const Vf vp = set(static_cast<float>(c.p));

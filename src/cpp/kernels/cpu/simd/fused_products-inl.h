@@ -31,12 +31,16 @@ template <typename Type>
 struct FloatProducts {
   using T = Type;
   using Cells = Floats;
-  using Taps = Floats;  // cells of the convolution
-  using Map = float;    // type of probabilities in products
+  using Window = Floats;  // cells of the convolution in forward
+  using Taps = Floats;    // and in backward
+  using Map = float;      // type of probabilities in products
   struct Setup {};
   static constexpr std::int64_t kRows = kTileRows;  // preferred rows per block
+  static constexpr std::int64_t kStepRows = 12;     // rows per step of a strip
 
   EA_INLINE static std::int64_t cells(std::int64_t depth) { return depth; }
+  // Distance of rows of probabilities, at most the distance of their logits.
+  EA_INLINE static std::int64_t map_cells(std::int64_t n) { return n; }
 
   static void pack(Rows<const T> b, std::int64_t depth, std::int64_t cols,
                    float* packed) {
@@ -64,14 +68,17 @@ struct FloatProducts {
 struct PairProducts {
   using T = bfloat16;
   using Cells = Pairs;
+  using Window = Floats;
   using Taps = Pairs;
   using Map = bfloat16;
   struct Setup {};
   static constexpr std::int64_t kRows = kTileRows;
+  static constexpr std::int64_t kStepRows = 12;
 
   EA_INLINE static std::int64_t cells(std::int64_t depth) {
     return (depth + 1) / 2;
   }
+  EA_INLINE static std::int64_t map_cells(std::int64_t n) { return cells(n); }
 
   // Packs rows in pairs; an odd number of rows is padded with a row of zeros.
   static void pack(Rows<const T> b, std::int64_t depth, std::int64_t cols,
@@ -170,9 +177,16 @@ struct PairProducts {
 
 struct TileProducts : PairProducts {
   using Cells = Tiles;
-  using Taps = Floats;  // pairs were not measured with AMX tiles
+  using Window = Tiles;
+  using Taps = Tiles;
   using Setup = TileSetup;
   static constexpr std::int64_t kRows = 2 * kLanes;
+  static constexpr std::int64_t kStepRows = kLanes;
+
+  EA_INLINE static std::int64_t map_cells(std::int64_t n) {
+    const std::int64_t whole = whole_lines(cells(n));
+    return whole <= n ? whole : cells(n);
+  }
 };
 
 // Returns whether the processor multiplies tiles of pairs. Requires

@@ -49,6 +49,15 @@ class Scratch {
   MemoryBlock block_;
 };
 
+// Returns the next multiple of 64 bytes, at which scratch begins.
+EA_INLINE float* aligned(float* memory) {
+  const auto at = reinterpret_cast<std::uintptr_t>(memory);
+  return reinterpret_cast<float*>((at + 63) / 64 * 64);
+}
+EA_INLINE std::int64_t whole_lines(std::int64_t floats) {
+  return ceil_div(floats, 16) * 16;
+}
+
 // y[i] = sum over blocks b of partial[b * stride + i], in the order of b.
 template <typename T>
 EA_INLINE void combine_blocks(const float* partial, std::int64_t blocks,

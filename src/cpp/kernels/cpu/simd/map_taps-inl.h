@@ -44,24 +44,31 @@ struct Groups {
   }
 };
 
-// Packs weights [heads, heads, k, k] as [group][tap][head of group]. `adjoint`
-// swaps input and output heads and rotates the kernel by 180 degrees, for the
-// convolution that maps the gradient of the output to that of the input.
+// Returns the weight of input head c for output head o at tap `uv` of the
+// kernel. `adjoint` swaps input and output heads and rotates the kernel by 180
+// degrees, for the convolution that maps the gradient of the output to that of
+// the input. A head c past the last, which pads an odd number, has zeros.
+template <typename T>
+float tap_weight(const T* weight, std::int64_t heads, std::int64_t k,
+                 bool adjoint, std::int64_t o, std::int64_t c,
+                 std::int64_t uv) {
+  if (c >= heads) return 0.0f;
+  return load_one(weight + (adjoint ? (c * heads + o + 1) * k * k - 1 - uv
+                                    : (o * heads + c) * k * k + uv));
+}
+
+// Packs weights [heads, heads, k, k] as [group][tap][head of group].
 template <typename Cells, typename T>
 void pack_weights(const T* weight, std::int64_t heads, std::int64_t k,
                   bool adjoint, typename Cells::Map* packed) {
   const Groups groups(heads, kGroup);
-  const auto one = [&](std::int64_t o, std::int64_t c, std::int64_t uv) {
-    if (c >= heads) return 0.0f;  // pads an odd number of heads in pairs
-    return load_one(weight + (adjoint ? (c * heads + o + 1) * k * k - 1 - uv
-                                      : (o * heads + c) * k * k + uv));
-  };
   for (std::int64_t g = 0; g < groups.count; ++g) {
     for (std::int64_t c = 0; c < heads; c += Cells::kValues) {
       for (std::int64_t uv = 0; uv < k * k; ++uv) {
         for (std::int64_t o = groups.begin(g); o < groups.begin(g + 1); ++o) {
           for (int i = 0; i < Cells::kValues; ++i) {
-            store_one(packed++, one(o, c + i, uv));
+            store_one(packed++,
+                      tap_weight(weight, heads, k, adjoint, o, c + i, uv));
           }
         }
       }
@@ -213,7 +220,11 @@ struct Convolved {
 
   template <typename T>
   Convolved(float* at, const Padded<T>& x, std::int64_t rows)
-      : data(at), width(x.width), head_stride(rows * x.width + 2 * kLanes) {}
+      : Convolved(at, x.width, rows) {}
+  Convolved(float* at, std::int64_t row_width, std::int64_t rows)
+      : data(at),
+        width(row_width),
+        head_stride(rows * row_width + 2 * kLanes) {}
   EA_INLINE float* row(std::int64_t h, std::int64_t i) const {
     return data + h * head_stride + i * width;
   }
@@ -244,6 +255,17 @@ void convolve(const Padded<float>& x, const std::int64_t* offset,
                                        y.head_stride);
     }
   }
+}
+
+// Convolves the gradient g of the result with the adjoint kernel: row i of y
+// reads rows i .. i + k of g, moved back to the left.
+template <typename Cells>
+EA_INLINE void convolve_gradient(const Padded<typename Cells::Map>& g,
+                                 const ConvSizes& s, const std::int64_t* offset,
+                                 const TapWeights<Cells>& w, std::int64_t rows,
+                                 float* memory, const Convolved& y) {
+  convolve(in_cells(g, s.heads, memory).ahead(2 * s.right), offset, s.heads, w,
+           rows, y);
 }
 
 }  // namespace
