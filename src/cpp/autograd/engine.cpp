@@ -4,6 +4,7 @@
 #include "autograd/engine.h"
 
 #include <array>
+#include <mutex>
 #include <queue>
 #include <unordered_map>
 #include <unordered_set>
@@ -15,6 +16,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/registry.h"
 #include "runtime/check.h"
+#include "runtime/fork.h"
 
 namespace ea {
 
@@ -44,7 +46,15 @@ void add_to(Tensor& slot, Tensor gradient) {
                         : alone(more) ? more
                                       : empty_like(slot);
   kernels::run<Axpby>({1.0, slot, 1.0, more, target});
+  target.storage()->note_write();
   slot = target;
+}
+
+// Held while the gradient of a leaf changes: passes of several threads may end
+// in the same leaf.
+ForkMutex& gradients_mutex() {
+  static ForkMutex* const one = new ForkMutex(ForkMutex::Level::gradients);
+  return *one;
 }
 
 void add_dense(Var::Impl& leaf, Tensor gradient) {
@@ -64,6 +74,20 @@ void add_sparse(Var::Impl& leaf, RowGradient rows) {
     leaf.row_grad = add_rows(leaf.row_grad, rows);
   } else {
     leaf.row_grad = std::move(rows);
+  }
+}
+
+void add_to_leaf(Var::Impl& leaf, Var::Impl& sum) {
+  const Tensor& first = sum.grad.defined() ? sum.grad : sum.row_grad.rows;
+  if (!first.defined()) return;
+  EA_CHECK_AS(DTypeError, first.dtype() == leaf.data.dtype(), "backward",
+              "a gradient is {}, its tensor {}", first.dtype(),
+              leaf.data.dtype());
+  const std::lock_guard lock(gradients_mutex());
+  if (sum.grad.defined()) {
+    add_dense(leaf, std::move(sum.grad));
+  } else {
+    add_sparse(leaf, std::move(sum.row_grad));
   }
 }
 
@@ -174,11 +198,7 @@ class Pass {
   void settle(Var::Impl& leaf, Arrival& at) {
     if (at.settled) return;
     at.settled = true;
-    if (at.sum.grad.defined()) {
-      add_dense(leaf, std::move(at.sum.grad));
-    } else if (at.sum.row_grad.defined()) {
-      add_sparse(leaf, std::move(at.sum.row_grad));
-    }
+    add_to_leaf(leaf, at.sum);
     at.sum = {};
     if (complete_) complete_(leaf);
   }
@@ -200,6 +220,7 @@ void accumulate_rows(Var::Impl& leaf, RowGradient rows) {
   if (Pass::current != nullptr) {
     Pass::current->add_rows_of(leaf, std::move(rows));
   } else {
+    const std::lock_guard lock(gradients_mutex());
     add_sparse(leaf, std::move(rows));
   }
 }

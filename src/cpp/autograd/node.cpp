@@ -173,7 +173,10 @@ Var second_output(const Var& first, Tensor y) {
   return second;
 }
 
-bool recording(std::initializer_list<Var> inputs) {
+namespace {
+
+template <typename Inputs>
+bool records(const Inputs& inputs) {
   if (!grad_enabled()) return false;
   for (const Var& input : inputs) {
     if (input.requires_grad()) return true;
@@ -181,15 +184,32 @@ bool recording(std::initializer_list<Var> inputs) {
   return false;
 }
 
-Var record(const char* name, Tensor y, std::initializer_list<Var> inputs,
-           std::vector<Tensor> saved, Node::Backward backward) {
-  if (!recording(inputs)) return Var(std::move(y));
+template <typename Inputs>
+Var recorded(const char* name, Tensor y, const Inputs& inputs,
+             std::vector<Tensor> saved, Node::Backward backward) {
+  if (!records(inputs)) return Var(std::move(y));
   std::vector<Edge> edges;
   edges.reserve(inputs.size());
   for (const Var& input : inputs) edges.push_back(edge_of(input));
   return Var(std::move(y),
              std::make_shared<Node>(name, std::move(edges), std::move(saved),
                                     std::move(backward)));
+}
+
+}  // namespace
+
+bool recording(std::initializer_list<Var> inputs) { return records(inputs); }
+
+Var record(const char* name, Tensor y, std::initializer_list<Var> inputs,
+           std::vector<Tensor> saved, Node::Backward backward) {
+  return recorded(name, std::move(y), inputs, std::move(saved),
+                  std::move(backward));
+}
+
+Var record(const char* name, Tensor y, const std::vector<Var>& inputs,
+           std::vector<Tensor> saved, Node::Backward backward) {
+  return recorded(name, std::move(y), inputs, std::move(saved),
+                  std::move(backward));
 }
 
 }  // namespace ea

@@ -129,6 +129,9 @@ std::vector<std::shared_ptr<Var::Impl>> leaves_behind(
 // requires a gradient, nothing is recorded and the saved tensors are released.
 Var record(const char* name, Tensor y, std::initializer_list<Var> inputs,
            std::vector<Tensor> saved, Node::Backward backward);
+// For an op of any number of inputs.
+Var record(const char* name, Tensor y, const std::vector<Var>& inputs,
+           std::vector<Tensor> saved, Node::Backward backward);
 
 // Marks y as the output of a cheap op whose node can recompute it
 // bit-identically from its saved tensors, so the ops that read y need not save

@@ -54,6 +54,7 @@ void add_rows_to(const RowGradient& rows, const Tensor& dense) {
     copy_into(slice_view(sum, 0, i, i + 1),
               slice_view(dense, 0, ids[i], ids[i] + 1));
   }
+  dense.storage()->note_write();
 }
 
 Tensor dense_of(const RowGradient& rows, const Shape& shape) {

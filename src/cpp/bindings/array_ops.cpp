@@ -30,7 +30,7 @@ Returns:
     [...] of the broadcast shape, in the type of a and b.
 
 Raises:
-    DTypeError: a and b differ in type, or theirs is no floating type.
+    DTypeError: a and b differ in type or are not floating-point tensors.
     ShapeError: the shapes do not broadcast.
 
 Example:
@@ -78,7 +78,7 @@ Returns:
     [...] in the shape and type of x.
 
 Raises:
-    DTypeError: x is of no floating type.
+    DTypeError: x is not a floating-point tensor.
 
 Example:
     >>> from evolving_attention import functional as F
@@ -100,7 +100,7 @@ Returns:
     [...] in the shape and type of x.
 
 Raises:
-    DTypeError: x and z differ in type, or theirs is no floating type.
+    DTypeError: x and z differ in type or are not floating-point tensors.
     ShapeError: the shapes differ; add() broadcasts.
 
 Example:
@@ -154,7 +154,7 @@ Returns:
     [...] in the shape and type of x.
 
 Raises:
-    DTypeError: x is of no floating type.
+    DTypeError: x is not a floating-point tensor.
 
 Example:
     >>> from evolving_attention import functional as F
@@ -183,7 +183,7 @@ Returns:
 
 Raises:
     ConfigError: p is out of range.
-    DTypeError: x is of no floating type.
+    DTypeError: x is not a floating-point tensor.
 
 Example:
     >>> from evolving_attention import functional as F

@@ -166,7 +166,7 @@ Returns:
 
 Raises:
     ShapeError: the maps or the mask do not fit the packing.
-    DTypeError: x is of no floating type.
+    DTypeError: x is not a floating-point tensor.
 
 Example:
     >>> from evolving_attention import functional as F

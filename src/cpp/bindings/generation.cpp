@@ -177,8 +177,8 @@ void bind_generation(py::module_& m) {
   bind_settings(m);
   m.def("search", &found_targets, py::arg("model"), py::arg("inputs"),
         py::arg("settings"),
-        "Token ids of each target, their scores, whether they have ended, and "
-        "if asked for the scores of their tokens.");
+        "Searches for targets; returns token ids, scores, whether each has "
+        "ended, and on request token scores.");
   bind_sampling(m);
   m.def(
       "cached_attention",

@@ -91,7 +91,7 @@ Raises:
     ShapeError: input, weight or bias do not fit, or the kernel is larger than the
         image with its padding.
     DTypeError: the tensors differ in type.
-    ConfigError: a setting is out of range, or no whole number.
+    ConfigError: a setting is out of range or not an integer.
 
 Example:
     >>> from evolving_attention import functional as F
@@ -146,7 +146,7 @@ Returns:
 Raises:
     ShapeError: there are no images, or the window is larger than the image with its
         padding.
-    ConfigError: a setting is out of range, or no whole number.
+    ConfigError: a setting is out of range or not an integer.
 
 Example:
     >>> from evolving_attention import functional as F
@@ -201,7 +201,7 @@ Returns:
 Raises:
     ShapeError: there are no images, or the window is larger than the image with its
         padding.
-    ConfigError: a setting is out of range, or no whole number.
+    ConfigError: a setting is out of range or not an integer.
 
 Example:
     >>> from evolving_attention import functional as F
@@ -238,7 +238,7 @@ Returns:
 
 Raises:
     ShapeError: there are no images, or images without pixels.
-    ConfigError: output_size is out of range, or no whole number.
+    ConfigError: output_size is out of range or not an integer.
 
 Example:
     >>> from evolving_attention import functional as F
@@ -276,7 +276,7 @@ Returns:
 
 Raises:
     ShapeError: there are no images, or images without pixels.
-    ConfigError: output_size is out of range, or no whole number.
+    ConfigError: output_size is out of range or not an integer.
 
 Example:
     >>> from evolving_attention import functional as F

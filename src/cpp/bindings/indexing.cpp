@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "bindings/arguments.h"
 #include "bindings/numpy.h"
 #include "bindings/tensor.h"
 #include "ops/gather.h"
@@ -99,7 +100,7 @@ Var ranges(const Var& self, const py::tuple& key) {
   for (const py::handle part : key) {
     if (!py::isinstance<py::slice>(part)) {
       const py::int_ i(py::reinterpret_borrow<py::object>(part));
-      x = row(x, axis, i.cast<std::int64_t>());
+      x = row(x, axis, whole_number(i, "index"));
       continue;
     }
     py::ssize_t start = 0, stop = 0, step = 0, length = 0;

@@ -226,7 +226,7 @@ void bind_dropout_layer_norm(py::module_& m) {
 
     y = layer_norm(dropout(x, p, training) + residual, weight, bias, eps)
 
-One operation with the bits of the two.
+Bit-identical to the two operations in sequence.
 
 Args:
     x: [..., width].
@@ -277,7 +277,7 @@ Returns:
 
 Raises:
     ShapeError: the table is no matrix.
-    DTypeError: ids are no integers.
+    DTypeError: ids are not integers.
     InputError: an id is outside the table; says which.
 
 Example:
@@ -303,7 +303,7 @@ Returns:
 
 Raises:
     ShapeError: x has no axis.
-    DTypeError: indices are no integers.
+    DTypeError: indices are not integers.
     InputError: an index is out of range; says which.
 
 Example:
@@ -353,7 +353,7 @@ Returns:
 Raises:
     ShapeError: logits are no matrix, or there is not one label for each row or
         not one weight for each class.
-    DTypeError: labels are no integers.
+    DTypeError: labels are not integers.
     InputError: a label or weight is out of range; says which.
     ConfigError: label_smoothing is out of range, or the reduction is unknown.
 
@@ -444,7 +444,7 @@ void bind_softmax(py::module_* m, py::class_<Var>* c) {
 
 Raises:
     ShapeError: x has no such axis.
-    DTypeError: x is of no floating type.
+    DTypeError: x is not a floating-point tensor.
     ConfigError: axis and dim are both given.
 )",
         method ? R"(    >>> Tensor([0.0, 0.0]).softmax(-1).tolist()

@@ -99,7 +99,7 @@ void bind_unpack(py::module_& ops) {
       py::arg("maps"), py::arg("packing").none(false),
       py::arg("lengths") = py::none(), py::arg("query_columns") = py::none(),
       py::arg("key_columns") = py::none(),
-      R"(Flat maps as one dense array, zero outside each sequence.
+      R"(Unpacks flat maps into one dense array, zero outside each sequence.
 
     dense[b, h, query_columns[q_offsets[b] + i], key_columns[k_offsets[b] + j]]
         = maps[b, h, i, j]

@@ -1,6 +1,7 @@
 // Conversions between tensors and NumPy arrays.
 #include "bindings/numpy.h"
 
+#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -197,6 +198,14 @@ Var var_of(const py::handle& object) {
 Var operand_of(const py::handle& object, const Var& beside) {
   if (py::isinstance<Var>(object)) return object.cast<Var>();
   check_no_gradient_within(object);
+  if (!is_floating(beside.dtype()) && PyFloat_Check(object.ptr())) {
+    const auto number = object.cast<double>();
+    EA_CHECK_AS(DTypeError,
+                std::isfinite(number) && number == std::rint(number), "tensor",
+                "{} beside a tensor of {} would lose its value; use "
+                ".to('float32')",
+                described(object), beside.dtype());
+  }
   const Tensor values = from_python(object, beside.dtype());
   const py::gil_scoped_release release;
   return Var(to_device(values, beside.device()));

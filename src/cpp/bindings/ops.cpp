@@ -17,6 +17,8 @@ Tensor integers(const py::object& object, const char* name) {
 }
 
 std::vector<std::int64_t> offsets_of(const py::object& object) {
+  EA_CHECK_AS(InputError, !object.is_none(), "packing",
+              "offsets are None; expected [sequences + 1] integers from 0 on");
   const Tensor t = integers(object, "offsets");
   const auto* values = t.data<std::int64_t>();
   return {values, values + t.numel()};
@@ -58,9 +60,9 @@ Args:
     key_offsets: the same for keys; None: those of the queries.
     causal: row i of a map sees keys up to i + keys - queries alone.
     key_mask: uint8 [total keys], 0 for a key that no row sees; None: all are seen.
-    window: odd; a row has min(window, 2 n - 1) columns for each of window_heads
-        heads in place of its sequence's n keys: column a width + o of row i and head
-        h is key i + o - width // 2 of head h + a - window_heads // 2. None: all keys.
+    window: odd; with width = min(window, 2 n - 1), each query has width columns per
+        neighbouring head instead of n keys. Column a * width + o of query i and head
+        h holds key i + o - width // 2 of head h + a - window_heads // 2. None: all.
     window_heads: odd, at most num_heads.
     head_border: which heads stand for missing ones: 'clip' (none), 'wrap', 'clamp',
         or 'author' (keys wrap, values clamp).
@@ -71,8 +73,8 @@ Raises:
     ShapeError: offsets fall or do not begin with 0, queries and keys differ in
         sequences, there is no head, the mask does not fit, or a window has other
         keys than queries.
-    DTypeError: offsets are no integers, or edges are no F.Edges.
-    ConfigError: num_heads is no whole number, or a window is even, has more heads
+    DTypeError: offsets are not integers, or edges are not F.Edges.
+    ConfigError: num_heads is not an integer, or a window is even, has more heads
         than there are, or a mask or causal limit beside it, or edges have a window,
         a mask or a causal limit beside them.
 
@@ -127,11 +129,11 @@ Example:
     [[[[1.0, 2.0], [3.0, 4.0]]], [[[5.0, 0.0], [0.0, 0.0]]]])";
 
 constexpr const char* kEdges =
-    R"(The edges of a graph, by the node that they enter.
+    R"(Edge list sorted by target node (CSC).
 
     edge e, starts[i] <= e < starts[i + 1], goes from node sources[e] to node i
 
-Both arrays are kept, and the same edges by the node that they leave, for gradients.
+Both arrays are kept, and the edges sorted by source node, for gradients.
 
 Args:
     starts: [nodes + 1] integers from 0 to the number of edges.

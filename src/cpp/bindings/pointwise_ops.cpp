@@ -75,7 +75,7 @@ std::string text_of(const Pointwise& f, bool method) {
                 R"(    [...] in the shape and type of x.
 
 Raises:
-    DTypeError: the type is no floating one.
+    DTypeError: x is not a floating-point tensor.
 )",
                 example);
 }

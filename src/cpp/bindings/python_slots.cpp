@@ -184,12 +184,31 @@ class PythonScore final : public PythonSlot<Score> {
   Var scores(const Var& q, const Var& k, const Scope& scope,
              const AttentionContext& context) const override {
     const py::gil_scoped_acquire gil;
-    const py::cpp_function dot([&](const Var& a, const Var& b, double factor) {
-      return scope.dot(a, b, factor, context);
-    });
-    const py::cpp_function pair_sum([&](const Var& u, const Var& v) {
-      return scope.pair_sum(u, v, context);
-    });
+    // The functions may be kept; scope and context live as long as this call.
+    struct Call {
+      const Scope* scope;
+      const AttentionContext* context;
+    };
+    const auto call = std::make_shared<Call>(&scope, &context);
+    const auto present = [](const Call& one, const char* method) {
+      EA_CHECK_AS(InputError, one.scope != nullptr, "score",
+                  "{}() was called after scores() had returned; call it inside",
+                  method);
+    };
+    const py::cpp_function dot(
+        [call, present](const Var& a, const Var& b, double factor) {
+          present(*call, "dot");
+          return call->scope->dot(a, b, factor, *call->context);
+        });
+    const py::cpp_function pair_sum(
+        [call, present](const Var& u, const Var& v) {
+          present(*call, "pair_sum");
+          return call->scope->pair_sum(u, v, *call->context);
+        });
+    const struct End {
+      Call& call;
+      ~End() { call.scope = nullptr; }
+    } end{*call};
     const Var maps = tensor(
         slot_.attr("scores")(q, k, dot, pair_sum, where(context)), "scores");
     EA_CHECK(maps.numel() == context.maps->map_elements(), "score",

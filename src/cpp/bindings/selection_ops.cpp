@@ -81,7 +81,7 @@ The derivative at 0 is 0.)",
                   R"(    [...] in the shape and type of x.
 
 Raises:
-    DTypeError: the type is no floating one.
+    DTypeError: x is not a floating-point tensor.
 )",
                   method ? R"(    >>> Tensor([-1.0, 2.0]).abs().tolist()
     [1.0, 2.0])"
@@ -190,15 +190,14 @@ void bind_pow(py::module_* m, py::class_<Var>* c) {
 
     y = x^p
 
-Negative x to a p that is no whole number gives NaN; to a p in a tensor it always does,
-and that is exp(p log x).)",
+Negative x to a p that is not a whole number gives NaN.)",
         kFloating,
         R"(    exponent: p, a number, or a tensor or array that broadcasts with x.
 )",
         R"(    [...] of the broadcast shape, in the type of x.
 
 Raises:
-    DTypeError: the type is no floating one, or that of a tensor p is another.
+    DTypeError: x is not a floating-point tensor, or a tensor p has another type.
     ShapeError: the shapes do not broadcast.
 )",
         method ? R"(    >>> Tensor([1.0, 2.0, 3.0]).pow(2).tolist()

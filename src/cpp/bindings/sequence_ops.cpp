@@ -45,7 +45,7 @@ Returns:
 Raises:
     ShapeError: rows, weight or bias do not fit, or a centred kernel is even.
     DTypeError: the tensors differ in type.
-    ConfigError: dilation is below 1, or no whole number.
+    ConfigError: dilation is below 1 or not an integer.
 
 Example:
     >>> from evolving_attention import functional as F

@@ -137,7 +137,7 @@ Returns:
 
 Raises:
     ShapeError: the sizes do not make up the number of elements, or two are -1.
-    ConfigError: a size is no whole number.
+    ConfigError: a size is not an integer.
 
 Example:
     >>> from evolving_attention import Tensor
@@ -173,7 +173,7 @@ Returns:
 
 Raises:
     ShapeError: there is no such axis, or one is missing or stands twice.
-    ConfigError: an axis is no whole number.
+    ConfigError: an axis is not an integer.
 
 Example:
     >>> from evolving_attention import Tensor
@@ -194,7 +194,7 @@ Returns:
 
 Raises:
     ShapeError: there is no such axis, or one is missing or stands twice.
-    ConfigError: an axis is no whole number.
+    ConfigError: an axis is not an integer.
 
 Example:
     >>> from evolving_attention import Tensor
@@ -274,7 +274,7 @@ Returns:
 
 Raises:
     ShapeError: there is no such axis, or start_dim is behind end_dim.
-    ConfigError: one of them is no whole number.
+    ConfigError: one of them is not an integer.
 
 Example:
     >>> from evolving_attention import Tensor

@@ -10,7 +10,7 @@ inline constexpr const char* kTensor =
 Wherever a function takes a Tensor, an array, a number, a list or an object with
 __dlpack__ will do. The operators + - * / @ **, unary minus and abs() are differentiable,
 as is indexing; their other operand is read in this tensor's type. Comparisons give uint8
-by element; sets and dicts know tensors by identity. Equal shapes or NumPy's broadcasting.
+by element; tensors hash by identity. Binary operators broadcast as NumPy does.
 
 Args:
     data: an array, a number, a nested list, a Tensor, or an object with __dlpack__.
@@ -22,7 +22,7 @@ Args:
     device: "cpu", "cuda", "cuda:1"; None: where the data lies.
 
 Raises:
-    DTypeError: the data is no numbers, or the type is not known or has no gradient.
+    DTypeError: the data is not numeric, or the type is not known or has no gradient.
     ShapeError: rows of a nested list differ in length.
     ConfigError, BackendUnavailable: there is no such device.
 
@@ -188,7 +188,7 @@ Returns:
 
 Raises:
     ShapeError: the shapes do not fit.
-    DTypeError: the types differ, or theirs is no floating one.
+    DTypeError: the types differ or are not floating-point.
 
 Example:
     >>> from evolving_attention import Tensor

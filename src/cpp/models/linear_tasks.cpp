@@ -48,8 +48,9 @@ TextInputs choices_as_rows(const TextInputs& given) {
 void finish_choices(ModelOutput& out, const Var& y, const EncodedText& /*text*/,
                     const TextInputs& inputs) {
   const Tensor& ids = inputs.input_ids;
-  const std::int64_t questions = ids.rank() == 3 ? ids.dim(0) : 1;
-  out.logits = reshape(y, {questions, y.dim(0) / questions});
+  const bool several = ids.rank() == 3;
+  const std::int64_t questions = several ? ids.dim(0) : 1;
+  out.logits = reshape(y, {questions, several ? ids.dim(1) : y.dim(0)});
   if (!inputs.labels.defined()) return;
   EA_CHECK_AS(DTypeError, inputs.labels.dtype() == DType::i64, "forward",
               "labels of choices must be integers, got {}",

@@ -38,6 +38,8 @@ Rows rows_of_packed(const Tensor& offsets, std::int64_t total,
     EA_CHECK_AS(InputError, rows.offsets[b] > rows.offsets[b - 1], "forward",
                 "sequence {} has no token: {}[{}] = {} is not above {}", b - 1,
                 name, b, rows.offsets[b], rows.offsets[b - 1]);
+  }
+  for (std::size_t b = 1; b < rows.offsets.size(); ++b) {
     for (std::int64_t i = rows.offsets[b - 1]; i < rows.offsets[b]; ++i) {
       rows.places.push_back(i);
       rows.columns.push_back(i - rows.offsets[b - 1]);

@@ -31,8 +31,8 @@ Tensor table_of(std::int64_t rows, std::int64_t width) {
 
 }  // namespace
 
-const Tensor& SinusoidalPositions::table(std::int64_t rows,
-                                         Device device) const {
+Tensor SinusoidalPositions::table(std::int64_t rows, Device device) const {
+  const std::lock_guard lock(*growing_);
   if (!table_.defined() || table_.dim(0) < rows) {
     std::int64_t size = table_.defined() ? table_.dim(0) : kFirstRows;
     while (size < rows) size *= 2;

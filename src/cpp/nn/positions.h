@@ -1,6 +1,9 @@
 // Sinusoidal positions, computed instead of learned.
 #pragma once
 
+#include <memory>
+#include <mutex>
+
 #include "autograd/var.h"
 #include "ops/packing.h"
 
@@ -21,11 +24,13 @@ class SinusoidalPositions {
   Var at(std::int64_t t, Device device) const;
 
  private:
-  const Tensor& table(std::int64_t rows, Device device) const;
+  Tensor table(std::int64_t rows, Device device) const;
 
   std::int64_t width_;
   DType dtype_;
   mutable Tensor table_;  // rows 0 .. n - 1; grows on request
+  // Threads may run the same model; behind a pointer, so that models move.
+  std::unique_ptr<std::mutex> growing_ = std::make_unique<std::mutex>();
 };
 
 }  // namespace ea

@@ -58,7 +58,7 @@ void find_extremes(const Tensor& x, const Extent& e, T sign,
         const T next = column[k * e.inner];
         // Only NaN differs from itself.
         const bool nan = next != next && found == found;
-        if (nan || sign * next > sign * found) best = k;
+        if (nan || (sign < 0 ? next < found : next > found)) best = k;
       }
       out[o * e.inner + i] = best;
     }

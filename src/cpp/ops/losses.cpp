@@ -79,7 +79,10 @@ Var rows_against(const Var& x, const Tensor& targets) {
   const Var u = sub(given, Var(max(Var(given.data()), 1, true).data()));
   const Var lse =
       activation(sum(activation(u, Activation::exp), 1), Activation::log);
-  return sub(mul(sum(t, 1), lse), sum(mul(t, u), 1));
+  // A class without a target counts 0, also where u is -inf.
+  const Var none(full({}, wide, 0.0, x.device()));
+  const Var aimed = where(t.data(), u, none);
+  return sub(mul(sum(t, 1), lse), sum(mul(t, aimed), 1));
 }
 
 Var reduced(const Var& rows, Reduction reduction, double count) {

@@ -1,5 +1,6 @@
-// Powers: whole and half exponents use products and square roots, other fixed
-// ones exp(p log x); tensor exponents use std::pow.
+// Powers: small whole and half exponents use products and square roots, other
+// fixed ones exp(p log x); large whole ones, of negative numbers too, and
+// tensor exponents use std::pow.
 #include "ops/power.h"
 
 #include <cmath>
@@ -65,21 +66,6 @@ Tensor product_power(const Tensor& x, double p) {
   return y.defined() ? y : ones_like(x);
 }
 
-// Returns x^p in the type of x; intermediate results have more digits.
-Tensor power(const Tensor& x, double p) {
-  if (p == 2) return run(BinaryOp::mul, x, x);
-  if (by_products(p)) {
-    const Tensor wide = x.dtype() == DType::bf16 ? cast(x, DType::f32) : x;
-    const Tensor y = product_power(wide, std::abs(p));
-    return cast(p < 0 ? run(BinaryOp::div, ones_like(y), y) : y, x.dtype());
-  }
-  // Uses float64, for which only the CPU has kernels: same bits on any device.
-  const Tensor wide = cast(to_device(x, kCpu), DType::f64);
-  const Tensor log = run(Activation::log, wide);
-  const Tensor y = cast(run(Activation::exp, scaled(log, p)), x.dtype());
-  return to_device(y, x.device());
-}
-
 // Returns f(a, b) elementwise for contiguous tensors of one shape and type,
 // computed in float64 on the CPU.
 template <typename F>
@@ -93,6 +79,25 @@ Tensor each(const Tensor& a, const Tensor& b, F f) {
     for (std::int64_t i = begin; i < end; ++i) out[i] = f(first[i], second[i]);
   });
   return to_device(cast(y, a.dtype()), a.device());
+}
+
+// Returns x^p in the type of x; intermediate results have more digits.
+Tensor power(const Tensor& x, double p) {
+  if (p == 2) return run(BinaryOp::mul, x, x);
+  if (by_products(p)) {
+    const Tensor wide = x.dtype() == DType::bf16 ? cast(x, DType::f32) : x;
+    const Tensor y = product_power(wide, std::abs(p));
+    return cast(p < 0 ? run(BinaryOp::div, ones_like(y), y) : y, x.dtype());
+  }
+  if (p == std::floor(p)) {
+    return each(x, full(x.shape(), DType::f64, p),
+                [](double u, double v) { return std::pow(u, v); });
+  }
+  // Uses float64, for which only the CPU has kernels: same bits on any device.
+  const Tensor wide = cast(to_device(x, kCpu), DType::f64);
+  const Tensor log = run(Activation::log, wide);
+  const Tensor y = cast(run(Activation::exp, scaled(log, p)), x.dtype());
+  return to_device(y, x.device());
 }
 
 Node::Gradients power_gradients(const Node& node, const Tensor& dy) {
@@ -135,6 +140,11 @@ Var pow(const Var& x, double exponent) {
 }
 
 Var pow(const Var& x, const Var& exponent) {
+  EA_CHECK_AS(DTypeError,
+              is_floating(x.dtype()) && x.dtype() == exponent.dtype(), "pow",
+              "expected two tensors of one floating type, got {} and {}; use "
+              ".to(dtype)",
+              x.dtype(), exponent.dtype());
   // Adding zeros broadcasts both to one shape; the backward of add sums the
   // gradients back.
   const Shape shape = broadcast_shapes(x.shape(), exponent.shape(), "pow");

@@ -1,6 +1,7 @@
 // Selections as gathers of single elements, whose backward scatters.
 #include "ops/selection.h"
 
+#include <cmath>
 #include <numeric>
 
 #include "ops/activation.h"
@@ -73,6 +74,11 @@ Var clip(const Var& x, std::optional<double> low, std::optional<double> high) {
   for (const auto& [bound, beyond] : {std::pair(low, Comparison::less),
                                       std::pair(high, Comparison::greater)}) {
     if (!bound) continue;
+    EA_CHECK_AS(DTypeError,
+                is_floating(x.dtype()) || *bound == std::rint(*bound), "clip",
+                "the bound {} of a tensor of {} would lose its fraction; use "
+                ".to('float32')",
+                *bound, x.dtype());
     const Tensor limit = full({1}, x.dtype(), *bound, x.device());
     const Tensor out = to_device(compare(beyond, x.data(), limit), kCpu);
     for (std::int64_t i = 0; i < n; ++i) {

@@ -86,36 +86,45 @@ Var slice(const Var& x, int axis, std::int64_t begin, std::int64_t end) {
 
 Var concat(const std::vector<Var>& xs, int axis) {
   EA_CHECK(!xs.empty(), "concat", "expected at least one tensor");
-  if (xs.size() == 1) return xs[0];
-  // Joining two at a time keeps the number of inputs of a node fixed; lists
-  // here are short.
-  const Var left = concat({xs.begin(), xs.end() - 1}, axis);
-  const Var& right = xs.back();
-  const int a = normalize_axis(axis, left.rank(), "concat");
-  Shape shape = left.shape();
-  shape[a] = left.shape()[a] + right.dim(a);
-  Shape expected = right.shape();
-  EA_CHECK(expected.rank() == shape.rank(), "concat",
-           "shapes {} and {} have different numbers of axes", left.shape(),
-           right.shape());
-  expected[a] = shape[a];
-  EA_CHECK(expected == shape, "concat",
-           "shapes {} and {} differ outside axis {}", left.shape(),
-           right.shape(), a);
-  EA_CHECK_AS(DTypeError, left.dtype() == right.dtype(), "concat",
-              "expected one dtype, got {} and {}", left.dtype(), right.dtype());
-  EA_CHECK_AS(DeviceError, left.device() == right.device(), "concat",
-              "expected one device, got {} and {}; use .to(device)",
-              left.device(), right.device());
-  const Tensor y = empty(shape, left.dtype(), left.device());
-  const std::int64_t cut = left.shape()[a];
-  const std::int64_t end = shape[a];
-  copy_into(left.data(), slice_view(y, a, 0, cut));
-  copy_into(right.data(), slice_view(y, a, cut, end));
-  return record("concat", y, {left, right}, {},
-                [a, cut, end](const Node&, const Tensor& dy) {
-                  return Node::Gradients{clone(slice_view(dy, a, 0, cut)),
-                                         clone(slice_view(dy, a, cut, end))};
+  const Var& first = xs.front();
+  if (xs.size() == 1) return first;
+  const int a = normalize_axis(axis, first.rank(), "concat");
+  Shape shape = first.shape();
+  std::vector<std::int64_t> ends{shape[a]};
+  for (std::size_t i = 1; i < xs.size(); ++i) {
+    const Var& x = xs[i];
+    EA_CHECK(x.rank() == first.rank(), "concat",
+             "shapes {} and {} have different numbers of axes", first.shape(),
+             x.shape());
+    Shape expected = x.shape();
+    expected[a] = first.shape()[a];
+    EA_CHECK(expected == first.shape(), "concat",
+             "shapes {} and {} differ outside axis {}", first.shape(),
+             x.shape(), a);
+    EA_CHECK_AS(DTypeError, first.dtype() == x.dtype(), "concat",
+                "expected one dtype, got {} and {}", first.dtype(), x.dtype());
+    EA_CHECK_AS(DeviceError, first.device() == x.device(), "concat",
+                "expected one device, got {} and {}; use .to(device)",
+                first.device(), x.device());
+    shape[a] += x.dim(a);
+    ends.push_back(shape[a]);
+  }
+  const Tensor y = empty(shape, first.dtype(), first.device());
+  const auto begin = [](const std::vector<std::int64_t>& all, std::size_t i) {
+    return i == 0 ? 0 : all[i - 1];
+  };
+  for (std::size_t i = 0; i < xs.size(); ++i) {
+    copy_into(xs[i].data(), slice_view(y, a, begin(ends, i), ends[i]));
+  }
+  return record("concat", y, xs, {},
+                [a, ends, begin](const Node& node, const Tensor& dy) {
+                  Node::Gradients gradients(ends.size());
+                  for (std::size_t i = 0; i < ends.size(); ++i) {
+                    if (!node.wants(i)) continue;
+                    gradients[i] =
+                        clone(slice_view(dy, a, begin(ends, i), ends[i]));
+                  }
+                  return gradients;
                 });
 }
 

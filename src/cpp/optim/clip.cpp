@@ -52,7 +52,9 @@ double clip_grad_norm(const std::vector<Var>& params, double max_norm) {
   if (!std::isfinite(norm) || factor >= 1.0) return norm;
   for (const Var& param : params) {
     const Tensor& g = used_part(param);
-    if (g.defined()) kernels::run<Axpby>({factor, g, 0.0, {}, g});
+    if (!g.defined()) continue;
+    kernels::run<Axpby>({factor, g, 0.0, {}, g});
+    g.storage()->note_write();
   }
   return norm;
 }

@@ -33,6 +33,28 @@ AdamOptimizer::AdamOptimizer(const char* name, std::vector<Var> params,
   EA_CHECK_AS(ConfigError, eps >= 0, name, "eps {} is negative", eps);
 }
 
+namespace {
+
+// Takes over into `master` what was written to the parameter since the last
+// step; elements that still are their master rounded keep it.
+void follow_writes(const Tensor& param, Tensor& master) {
+  const Tensor now = to_device(contiguous(param), kCpu);
+  const Tensor wide = to_device(master, kCpu);
+  const Tensor rounded = cast(wide, param.dtype());
+  const auto* is = now.data<bfloat16>();
+  const auto* was = rounded.data<bfloat16>();
+  bool same = true;
+  for (std::int64_t i = 0; i < now.numel(); ++i) {
+    const float value = static_cast<float>(is[i]);
+    if (value == static_cast<float>(was[i])) continue;
+    wide.data<float>()[i] = value;
+    same = false;
+  }
+  if (!same && !master.device().is_cpu()) copy_into(wide, master);
+}
+
+}  // namespace
+
 void MomentOptimizer::make_state(Slot& slot) const {
   const Device device = slot.param.device();
   const DType dtype = slot.param.dtype();
@@ -45,7 +67,11 @@ void MomentOptimizer::make_state(Slot& slot) const {
   if (slot.master.defined()) slot.master = to_device(slot.master, device);
   if (!slot.made && dtype == DType::bf16) {
     slot.master = cast(slot.param.data(), DType::f32);
+  } else if (slot.master.defined() &&
+             slot.writes != slot.param.data().storage()->writes()) {
+    follow_writes(slot.param.data(), slot.master);
   }
+  slot.writes = slot.param.data().storage()->writes();
   slot.made = true;
 }
 
@@ -73,7 +99,7 @@ void MomentOptimizer::step(double grad_scale, const Tensor& scale) {
   ++step_;
   std::map<std::int64_t, std::vector<AdamWTensor>> by_step;
   std::vector<Tensor> kept;  // copies, kept until the kernel has run
-  std::vector<const Var*> updated;
+  std::vector<Slot*> updated;
   for (Slot& slot : slots_) {
     const RowGradient& rows = slot.param.row_grad();
     const Tensor grad = rows.defined() ? rows.rows : slot.param.grad();
@@ -87,7 +113,7 @@ void MomentOptimizer::step(double grad_scale, const Tensor& scale) {
         rows.defined() ? to_device(rows.ids, slot.param.device()) : Tensor();
     kept.push_back(g);
     kept.push_back(ids);
-    updated.push_back(&slot.param);
+    updated.push_back(&slot);
     by_step[step_ - slot.missed].push_back(
         {slot.param.data(), g, slot.moments[0], slot.moments[1], slot.master,
          slot.lr, slot.weight_decay, ids});
@@ -96,7 +122,11 @@ void MomentOptimizer::step(double grad_scale, const Tensor& scale) {
     update(tensors, grad_scale,
            scale.defined() ? TensorView(scale) : TensorView(), step);
   }
-  for (const Var* param : updated) param->data().storage()->note_write();
+  for (Slot* slot : updated) {
+    const auto& storage = slot->param.data().storage();
+    storage->note_write();
+    slot->writes = storage->writes();
+  }
 }
 
 void MomentOptimizer::zero_grad() {

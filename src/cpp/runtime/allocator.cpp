@@ -2,6 +2,8 @@
 // kept in lists by size class.
 #include "runtime/allocator.h"
 
+#include <sys/sysinfo.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -39,20 +41,32 @@ std::int64_t free_cache(std::int64_t most) {
   return std::max(std::int64_t{64} << 20, most / 16);
 }
 
+// Returns the bytes of memory and swap of this machine.
+std::int64_t machine_memory() {
+  struct sysinfo info{};
+  if (sysinfo(&info) != 0) return std::numeric_limits<std::int64_t>::max();
+  return static_cast<std::int64_t>((info.totalram + info.totalswap) *
+                                   info.mem_unit);
+}
+
 class BlockPool {
  public:
   MemoryBlock take(std::size_t bytes) {
     const std::size_t size =
         bytes > kMalloced ? round_up(bytes, kPage) : size_class(bytes);
     const std::lock_guard lock(mutex_);
-    if (limit_ > 0 &&
-        statistics_.current + static_cast<std::int64_t>(size) > limit_) {
-      fail<OutOfMemory>(
-          "allocate",
-          "{} bytes asked for, {} in use, limit {}{}; lower the "
-          "batch size or raise set_memory_limit",
-          size, statistics_.current, limit_,
-          is_default_ ? " (from the memory of this container)" : "");
+    // Pages take memory when first used, so the system would grant any size.
+    const std::int64_t most =
+        limit_ > 0 ? std::min(limit_, machine_) : machine_;
+    if (statistics_.current + static_cast<std::int64_t>(size) > most) {
+      fail<OutOfMemory>("allocate",
+                        "{} bytes asked for, {} in use, limit {}{}; lower the "
+                        "batch size{}",
+                        size, statistics_.current, most,
+                        most == machine_ ? " (the memory of this machine)"
+                        : is_default_ ? " (from the memory of this container)"
+                                      : "",
+                        most == machine_ ? "" : " or raise set_memory_limit");
     }
     const MemoryBlock block = size > kMalloced
                                   ? MemoryBlock{pages_of(size), size}
@@ -185,6 +199,7 @@ class BlockPool {
   std::int64_t most_ = 0;        // largest statistics_.current ever
   std::int64_t limit_ = limit_within(cgroup_memory());
   bool is_default_ = true;  // set_memory_limit() was not called
+  const std::int64_t machine_ = machine_memory();
 };
 
 // Never destroyed: tensors held by Python may outlive static destructors.

@@ -27,6 +27,8 @@ void unlock_all() {
 }  // namespace
 
 ForkMutex::ForkMutex(Level level) {
+  static std::mutex* const adding = new std::mutex;
+  const std::lock_guard lock(*adding);
   if (locks().empty()) pthread_atfork(lock_all, unlock_all, unlock_all);
   locks().emplace(level, this);
 }

@@ -10,7 +10,7 @@ namespace ea {
 // lock another of a higher level. Objects are never destroyed.
 class ForkMutex {
  public:
-  enum class Level { threads, primitives, profiler, random, memory };
+  enum class Level { gradients, threads, primitives, profiler, random, memory };
 
   explicit ForkMutex(Level level);
   ForkMutex(const ForkMutex&) = delete;

@@ -62,8 +62,11 @@ struct Batch {
 class ThreadPool {
  public:
   explicit ThreadPool(int threads) {
-    for (int i = 1; i < threads; ++i) {
-      workers_.emplace_back([this] { loop(); });
+    try {
+      for (int i = 1; i < threads; ++i) {
+        workers_.emplace_back([this] { loop(); });
+      }
+    } catch (...) {  // the system has no more threads: fewer compute the same
     }
   }
 

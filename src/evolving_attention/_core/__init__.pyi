@@ -88,7 +88,7 @@ class Tensor:
     Wherever a function takes a Tensor, an array, a number, a list or an object with
     __dlpack__ will do. The operators + - * / @ **, unary minus and abs() are differentiable,
     as is indexing; their other operand is read in this tensor's type. Comparisons give uint8
-    by element; sets and dicts know tensors by identity. Equal shapes or NumPy's broadcasting.
+    by element; tensors hash by identity. Binary operators broadcast as NumPy does.
 
     Args:
         data: an array, a number, a nested list, a Tensor, or an object with __dlpack__.
@@ -100,7 +100,7 @@ class Tensor:
         device: "cpu", "cuda", "cuda:1"; None: where the data lies.
 
     Raises:
-        DTypeError: the data is no numbers, or the type is not known or has no gradient.
+        DTypeError: the data is not numeric, or the type is not known or has no gradient.
         ShapeError: rows of a nested list differ in length.
         ConfigError, BackendUnavailable: there is no such device.
 
@@ -335,7 +335,7 @@ class Tensor:
             [...] in the shape and type of x.
 
         Raises:
-            DTypeError: the type is no floating one.
+            DTypeError: x is not a floating-point tensor.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -732,7 +732,7 @@ class Tensor:
             [...] in the shape and type of x.
 
         Raises:
-            DTypeError: the type is no floating one.
+            DTypeError: x is not a floating-point tensor.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -754,7 +754,7 @@ class Tensor:
 
         Raises:
             ShapeError: there is no such axis, or start_dim is behind end_dim.
-            ConfigError: one of them is no whole number.
+            ConfigError: one of them is not an integer.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -802,7 +802,7 @@ class Tensor:
             [...] in the shape and type of x.
 
         Raises:
-            DTypeError: the type is no floating one.
+            DTypeError: x is not a floating-point tensor.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -846,7 +846,7 @@ class Tensor:
 
         Raises:
             ShapeError: the shapes do not fit.
-            DTypeError: the types differ, or theirs is no floating one.
+            DTypeError: the types differ or are not floating-point.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -996,7 +996,7 @@ class Tensor:
 
         Raises:
             ShapeError: there is no such axis, or one is missing or stands twice.
-            ConfigError: an axis is no whole number.
+            ConfigError: an axis is not an integer.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -1009,8 +1009,7 @@ class Tensor:
 
             y = x^p
 
-        Negative x to a p that is no whole number gives NaN; to a p in a tensor it always does,
-        and that is exp(p log x).
+        Negative x to a p that is not a whole number gives NaN.
 
         Args:
             exponent: p, a number, or a tensor or array that broadcasts with x.
@@ -1019,7 +1018,7 @@ class Tensor:
             [...] of the broadcast shape, in the type of x.
 
         Raises:
-            DTypeError: the type is no floating one, or that of a tensor p is another.
+            DTypeError: x is not a floating-point tensor, or a tensor p has another type.
             ShapeError: the shapes do not broadcast.
 
         Example:
@@ -1037,7 +1036,7 @@ class Tensor:
             [...] in the shape and type of x.
 
         Raises:
-            DTypeError: the type is no floating one.
+            DTypeError: x is not a floating-point tensor.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -1080,7 +1079,7 @@ class Tensor:
 
         Raises:
             ShapeError: the sizes do not make up the number of elements, or two are -1.
-            ConfigError: a size is no whole number.
+            ConfigError: a size is not an integer.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -1116,7 +1115,7 @@ class Tensor:
             [...] in the shape and type of x.
 
         Raises:
-            DTypeError: the type is no floating one.
+            DTypeError: x is not a floating-point tensor.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -1137,7 +1136,7 @@ class Tensor:
 
         Raises:
             ShapeError: x has no such axis.
-            DTypeError: x is of no floating type.
+            DTypeError: x is not a floating-point tensor.
             ConfigError: axis and dim are both given.
 
         Example:
@@ -1157,7 +1156,7 @@ class Tensor:
             [...] in the shape and type of x.
 
         Raises:
-            DTypeError: the type is no floating one.
+            DTypeError: x is not a floating-point tensor.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -1228,7 +1227,7 @@ class Tensor:
             [...] in the shape and type of x.
 
         Raises:
-            DTypeError: the type is no floating one.
+            DTypeError: x is not a floating-point tensor.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -1293,7 +1292,7 @@ class Tensor:
 
         Raises:
             ShapeError: there is no such axis, or one is missing or stands twice.
-            ConfigError: an axis is no whole number.
+            ConfigError: an axis is not an integer.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -1337,7 +1336,7 @@ class Tensor:
 
         Raises:
             ShapeError: the sizes do not make up the number of elements, or two are -1.
-            ConfigError: a size is no whole number.
+            ConfigError: a size is not an integer.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -1502,11 +1501,11 @@ class Tensor:
 
 class Edges:
     """
-    The edges of a graph, by the node that they enter.
+    Edge list sorted by target node (CSC).
 
         edge e, starts[i] <= e < starts[i + 1], goes from node sources[e] to node i
 
-    Both arrays are kept, and the same edges by the node that they leave, for gradients.
+    Both arrays are kept, and the edges sorted by source node, for gradients.
 
     Args:
         starts: [nodes + 1] integers from 0 to the number of edges.
@@ -1593,9 +1592,9 @@ class Packing:
         key_offsets: the same for keys; None: those of the queries.
         causal: row i of a map sees keys up to i + keys - queries alone.
         key_mask: uint8 [total keys], 0 for a key that no row sees; None: all are seen.
-        window: odd; a row has min(window, 2 n - 1) columns for each of window_heads
-            heads in place of its sequence's n keys: column a width + o of row i and head
-            h is key i + o - width // 2 of head h + a - window_heads // 2. None: all keys.
+        window: odd; with width = min(window, 2 n - 1), each query has width columns per
+            neighbouring head instead of n keys. Column a * width + o of query i and head
+            h holds key i + o - width // 2 of head h + a - window_heads // 2. None: all.
         window_heads: odd, at most num_heads.
         head_border: which heads stand for missing ones: 'clip' (none), 'wrap', 'clamp',
             or 'author' (keys wrap, values clamp).
@@ -1606,8 +1605,8 @@ class Packing:
         ShapeError: offsets fall or do not begin with 0, queries and keys differ in
             sequences, there is no head, the mask does not fit, or a window has other
             keys than queries.
-        DTypeError: offsets are no integers, or edges are no F.Edges.
-        ConfigError: num_heads is no whole number, or a window is even, has more heads
+        DTypeError: offsets are not integers, or edges are not F.Edges.
+        ConfigError: num_heads is not an integer, or a window is even, has more heads
             than there are, or a mask or causal limit beside it, or edges have a window,
             a mask or a causal limit beside them.
 
@@ -2424,7 +2423,7 @@ def search(
     model: Model, inputs: dict[str, typing.Any], settings: SearchSettings
 ) -> tuple[list[list[int]], list[float], list[bool], list[list[float]]]:
     """
-    Token ids of each target, their scores, whether they have ended, and if asked for the scores of their tokens.
+    Searches for targets; returns token ids, scores, whether each has ended, and on request token scores.
     """
 
 def set_fast_path(name: str, on: bool) -> None:

@@ -92,7 +92,7 @@ def abs(x: TensorLike) -> evolving_attention._core.Tensor:
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: the type is no floating one.
+        DTypeError: x is not a floating-point tensor.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -123,7 +123,7 @@ def adaptive_avg_pool2d(
 
     Raises:
         ShapeError: there are no images, or images without pixels.
-        ConfigError: output_size is out of range, or no whole number.
+        ConfigError: output_size is out of range or not an integer.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -159,7 +159,7 @@ def adaptive_max_pool2d(
 
     Raises:
         ShapeError: there are no images, or images without pixels.
-        ConfigError: output_size is out of range, or no whole number.
+        ConfigError: output_size is out of range or not an integer.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -184,7 +184,7 @@ def add(a: TensorLike, b: TensorLike) -> evolving_attention._core.Tensor:
         [...] of the broadcast shape, in the type of a and b.
 
     Raises:
-        DTypeError: a and b differ in type, or theirs is no floating type.
+        DTypeError: a and b differ in type or are not floating-point tensors.
         ShapeError: the shapes do not broadcast.
 
     Example:
@@ -293,7 +293,7 @@ def avg_pool2d(
     Raises:
         ShapeError: there are no images, or the window is larger than the image with its
             padding.
-        ConfigError: a setting is out of range, or no whole number.
+        ConfigError: a setting is out of range or not an integer.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -323,7 +323,7 @@ def axpby(
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: x and z differ in type, or theirs is no floating type.
+        DTypeError: x and z differ in type or are not floating-point tensors.
         ShapeError: the shapes differ; add() broadcasts.
 
     Example:
@@ -528,7 +528,7 @@ def conv1d(
     Raises:
         ShapeError: rows, weight or bias do not fit, or a centred kernel is even.
         DTypeError: the tensors differ in type.
-        ConfigError: dilation is below 1, or no whole number.
+        ConfigError: dilation is below 1 or not an integer.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -577,7 +577,7 @@ def conv2d(
         ShapeError: input, weight or bias do not fit, or the kernel is larger than the
             image with its padding.
         DTypeError: the tensors differ in type.
-        ConfigError: a setting is out of range, or no whole number.
+        ConfigError: a setting is out of range or not an integer.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -620,7 +620,7 @@ def cross_entropy(
     Raises:
         ShapeError: logits are no matrix, or there is not one label for each row or
             not one weight for each class.
-        DTypeError: labels are no integers.
+        DTypeError: labels are not integers.
         InputError: a label or weight is out of range; says which.
         ConfigError: label_smoothing is out of range, or the reduction is unknown.
 
@@ -647,7 +647,7 @@ def div(a: TensorLike, b: TensorLike) -> evolving_attention._core.Tensor:
         [...] of the broadcast shape, in the type of a and b.
 
     Raises:
-        DTypeError: a and b differ in type, or theirs is no floating type.
+        DTypeError: a and b differ in type or are not floating-point tensors.
         ShapeError: the shapes do not broadcast.
 
     Example:
@@ -674,7 +674,7 @@ def dropout(
 
     Raises:
         ConfigError: p is out of range.
-        DTypeError: x is of no floating type.
+        DTypeError: x is not a floating-point tensor.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -698,7 +698,7 @@ def dropout_layer_norm(
 
         y = layer_norm(dropout(x, p, training) + residual, weight, bias, eps)
 
-    One operation with the bits of the two.
+    Bit-identical to the two operations in sequence.
 
     Args:
         x: [..., width].
@@ -738,7 +738,7 @@ def elu(x: TensorLike) -> evolving_attention._core.Tensor:
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: the type is no floating one.
+        DTypeError: x is not a floating-point tensor.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -770,7 +770,7 @@ def embedding(
 
     Raises:
         ShapeError: the table is no matrix.
-        DTypeError: ids are no integers.
+        DTypeError: ids are not integers.
         InputError: an id is outside the table; says which.
 
     Example:
@@ -891,7 +891,7 @@ def exp(x: TensorLike) -> evolving_attention._core.Tensor:
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: the type is no floating one.
+        DTypeError: x is not a floating-point tensor.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -1017,7 +1017,7 @@ def gather_rows(x: TensorLike, index: typing.Any) -> evolving_attention._core.Te
 
     Raises:
         ShapeError: x has no axis.
-        DTypeError: indices are no integers.
+        DTypeError: indices are not integers.
         InputError: an index is out of range; says which.
 
     Example:
@@ -1039,7 +1039,7 @@ def gelu(x: TensorLike) -> evolving_attention._core.Tensor:
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: the type is no floating one.
+        DTypeError: x is not a floating-point tensor.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -1062,7 +1062,7 @@ def gelu_tanh(x: TensorLike) -> evolving_attention._core.Tensor:
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: the type is no floating one.
+        DTypeError: x is not a floating-point tensor.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -1122,7 +1122,7 @@ def leaky_relu(
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: x is of no floating type.
+        DTypeError: x is not a floating-point tensor.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -1204,7 +1204,7 @@ def log(x: TensorLike) -> evolving_attention._core.Tensor:
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: the type is no floating one.
+        DTypeError: x is not a floating-point tensor.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -1280,7 +1280,7 @@ def map_softmax(
 
     Raises:
         ShapeError: the maps or the mask do not fit the packing.
-        DTypeError: x is of no floating type.
+        DTypeError: x is not a floating-point tensor.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -1383,7 +1383,7 @@ def max_pool2d(
     Raises:
         ShapeError: there are no images, or the window is larger than the image with its
             padding.
-        ConfigError: a setting is out of range, or no whole number.
+        ConfigError: a setting is out of range or not an integer.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -1495,7 +1495,7 @@ def mul(a: TensorLike, b: TensorLike) -> evolving_attention._core.Tensor:
         [...] of the broadcast shape, in the type of a and b.
 
     Raises:
-        DTypeError: a and b differ in type, or theirs is no floating type.
+        DTypeError: a and b differ in type or are not floating-point tensors.
         ShapeError: the shapes do not broadcast.
 
     Example:
@@ -1579,8 +1579,7 @@ def pow(x: TensorLike, exponent: TensorLike) -> evolving_attention._core.Tensor:
 
         y = x^p
 
-    Negative x to a p that is no whole number gives NaN; to a p in a tensor it always does,
-    and that is exp(p log x).
+    Negative x to a p that is not a whole number gives NaN.
 
     Args:
         x: [...] of a floating type.
@@ -1590,7 +1589,7 @@ def pow(x: TensorLike, exponent: TensorLike) -> evolving_attention._core.Tensor:
         [...] of the broadcast shape, in the type of x.
 
     Raises:
-        DTypeError: the type is no floating one, or that of a tensor p is another.
+        DTypeError: x is not a floating-point tensor, or a tensor p has another type.
         ShapeError: the shapes do not broadcast.
 
     Example:
@@ -1713,7 +1712,7 @@ def relu(x: TensorLike) -> evolving_attention._core.Tensor:
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: the type is no floating one.
+        DTypeError: x is not a floating-point tensor.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -1793,7 +1792,7 @@ def scale(
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: x is of no floating type.
+        DTypeError: x is not a floating-point tensor.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -1814,7 +1813,7 @@ def sigmoid(x: TensorLike) -> evolving_attention._core.Tensor:
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: the type is no floating one.
+        DTypeError: x is not a floating-point tensor.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -1868,7 +1867,7 @@ def softmax(
 
     Raises:
         ShapeError: x has no such axis.
-        DTypeError: x is of no floating type.
+        DTypeError: x is not a floating-point tensor.
         ConfigError: axis and dim are both given.
 
     Example:
@@ -1892,7 +1891,7 @@ def sqrt(x: TensorLike) -> evolving_attention._core.Tensor:
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: the type is no floating one.
+        DTypeError: x is not a floating-point tensor.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -1914,7 +1913,7 @@ def sub(a: TensorLike, b: TensorLike) -> evolving_attention._core.Tensor:
         [...] of the broadcast shape, in the type of a and b.
 
     Raises:
-        DTypeError: a and b differ in type, or theirs is no floating type.
+        DTypeError: a and b differ in type or are not floating-point tensors.
         ShapeError: the shapes do not broadcast.
 
     Example:
@@ -1968,7 +1967,7 @@ def tanh(x: TensorLike) -> evolving_attention._core.Tensor:
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: the type is no floating one.
+        DTypeError: x is not a floating-point tensor.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -2015,7 +2014,7 @@ def unpack_maps(
     key_columns: typing.Any = None,
 ) -> evolving_attention._core.Tensor:
     """
-    Flat maps as one dense array, zero outside each sequence.
+    Unpacks flat maps into one dense array, zero outside each sequence.
 
         dense[b, h, query_columns[q_offsets[b] + i], key_columns[k_offsets[b] + j]]
             = maps[b, h, i, j]

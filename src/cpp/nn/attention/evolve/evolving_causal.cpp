@@ -127,9 +127,9 @@ std::vector<OptionSpec> options_of_causal() {
                  0,
                  {"diagonal", "query", "key_literal"},
                  false,
-                 "where the convolution is moved: diagonal in a decoder's self "
-                 "attention, query in cross attention; key_literal is the "
-                 "paper's text on cross attention, which reads later targets"});
+                 "Shift that keeps the convolution causal: diagonal "
+                 "(self-attention) or query (cross-attention). key_literal "
+                 "follows the paper's text and leaks later target tokens"});
   all.push_back(learnable_option());
   return all;
 }

@@ -46,7 +46,7 @@ inline OptionSpec learnable_option() {
           0,
           {},
           false,
-          "whether alpha and beta are learned, one of each per layer"};
+          "Learn alpha and beta, one of each per layer"};
 }
 
 }  // namespace ea
