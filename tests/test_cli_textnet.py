@@ -222,7 +222,11 @@ def test_the_settings_of_the_paper() -> None:
     snli = textnet._with_recipe(given)
     assert (snli["alpha"], snli["num_train_epochs"]) == (0.5, 3.0)
     assert snli["lr_scheduler_type"] == "multistep"
-    assert "alpha" not in textnet._with_recipe({"dataset": "snli"})
+    usual = textnet._with_recipe({"dataset": "snli"})
+    assert "alpha" not in usual
+    schedule, epochs = usual["lr_scheduler_kwargs"], usual["num_train_epochs"]
+    assert (epochs, schedule["gamma"]) == (30, 0.1)
+    assert [share * epochs for share in schedule["milestones"]] == [10, 20]
     other = textnet._with_recipe({"dataset": "snli", "lr_scheduler_type": "linear"})
     assert "lr_scheduler_kwargs" not in other
     args = TextNetTrainingArguments()

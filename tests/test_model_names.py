@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+from fnmatch import fnmatch
 
 import pytest
 
@@ -120,6 +121,60 @@ def test_names_are_listed_by_pattern():
 
 CAUSAL = ea.attention.EvolvingCausal
 SITES = ("attention", "decoder_attention", "cross_attention")
+COEFFICIENTS = {  # of evolving attention alpha and beta, of predictive alpha
+    # ICML paper, appendix A.1: images, deeper nets apart; Table 10: translation
+    "ea_aa_resnet34": (0.5, 1.0),
+    "ea_aa_resnet50": (0.5, 1.0),
+    "ea_aa_resnet101": (0.7, 1.0),
+    "ea_aa_resnet152": (0.7, 1.0),
+    "ea_transformer_lite": (0.1, 0.1),
+    "ea_transformer_base": (0.5, 0.1),
+    # chosen for each task in Table 9: 0.1, 0.2 or 0.4
+    "ea_bert_*": (0.1, 0.1),
+    "ea_roberta_*": (0.1, 0.1),
+    "ea_t5_*": (0.1, 0.1),
+    # TPAMI paper, Section 4.4
+    "ea_vit_*": (0.1, 0.3),
+    # ours
+    "ea_cifar_net": (0.1, 0.3),
+    "ea_gat": (0.1, 0.1),
+    "ea_text_*": (0.1, 0.1),
+    # predictive paper, Section 4.2: images; 4.1.1: SST and IWSLT
+    "pa_aa_resnet*": (0.5,),
+    "pa_cifar_net": (0.01,),
+    "pa_text_*": (0.1,),
+    "pa_transformer_*": (0.1,),
+    # chosen for each task in its Table 7: 0.1, 0.2 or 0.4
+    "pa_bert_*": (0.1,),
+    "pa_roberta_*": (0.1,),
+    "pa_t5_*": (0.1,),
+    # ours
+    "pa_vit_*": (0.1,),
+}
+
+
+@pytest.mark.parametrize("name", ea.list_models("[ep]a_*"))
+def test_default_coefficients(name):
+    """Decoders have the convolutions of evolving attention alone, without a skip."""
+    ((alpha, *beta),) = (
+        found for pattern, found in COEFFICIENTS.items() if fnmatch(name, pattern)
+    )
+    kind, options = names.sizes_of(name)
+    needed = {"num_features": 3} if name == "ea_gat" else {}
+    config = kind(**options, **needed)
+    if beta:
+        size = 1 if name == "ea_gat" else 3
+        expected = ea.attention.Evolving(alpha, *beta, kernel_size=size)
+        decoder = [CAUSAL(0.0, *beta, 3, shift) for shift in ("diagonal", "query")]
+    else:
+        expected = ea.attention.Predictive(alpha, num_layers=1)
+        decoder = [ea.attention.Vanilla()] * 2
+    assert config.attention == expected
+    if hasattr(config, "cross_attention"):
+        found = [config.decoder_attention, config.cross_attention]
+        assert [getattr(one, "evolve", one) for one in found] == decoder
+
+
 ABLATIONS = {  # Table 6: sites of 148 parameters, 20 with 1 x 1 and 404 with 5 x 5
     "encoder": ({"attention": "vanilla"}, 12 * 148),
     "decoder": ({"decoder_attention": "vanilla"}, 11 * 148),

@@ -10,7 +10,7 @@ import pytest
 from reference import paper_page
 from reference.paper_counts import built
 from reference.paper_figures import Figure, figures, mean
-from reference.paper_tables import EA, TRANSLATION
+from reference.paper_tables import EA, SEARCHED, TRANSLATION
 
 import evolving_attention as ea
 from evolving_attention import _core
@@ -66,6 +66,16 @@ def test_larger_searches_find_higher_maxima():
         assert f"{highest[name]:.2f}" in section
     more = 0.5 * (highest["icml-glue"] - highest["icml-glue-plain"])
     assert f"adds {more:.1f} points" in " ".join(section.split())
+
+
+def test_values_of_the_searched_grids():
+    """Every value as printed, and what the papers fixed beside them."""
+    found = {}
+    for name, paper in SPACES.items():
+        values = {option: set(given) for option, given in paper.grid.items()}
+        assert all(len(values[option]) == len(paper.grid[option]) for option in values)
+        found[name] = (values, paper.settings)
+    assert found == SEARCHED
 
 
 @pytest.mark.parametrize("size", TRANSLATION)

@@ -1,7 +1,8 @@
-"""Synthesizer scores and Shaw's relative positions against their equations."""
+"""Scores other than dot products, and Shaw's positions, against their equations."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
@@ -60,11 +61,8 @@ def scores_by_hand(kind, x, parameters):
     return by_hand.mixed(made, q, k, parameters["score.mixture"])
 
 
-@pytest.mark.parametrize("dot", [False, True], ids=["alone", "mixed"])
-@pytest.mark.parametrize("cls", KINDS)
-def test_layers_are_what_the_equations_say(cls, dot):
+def assert_layers_follow(kind, formula):
     """Two layers; the second evolves the map of the first."""
-    kind = cls(max_length=8, dot=dot)
     spec = ea.attention.Spec(score=kind, evolve=ea.attention.Evolving(0.3, 0.6))
     layers = layers_of(spec, 2)
     x = np.random.default_rng(5).standard_normal((sum(LENGTHS), WIDTH))
@@ -77,13 +75,42 @@ def test_layers_are_what_the_equations_say(cls, dot):
     values = [named(layer) for layer in layers]
     for begin, end in itertools.pairwise(offsets):
         rows = x[begin:end]
-        raw = np.stack([scores_by_hand(kind, rows, v) for v in values])
+        raw = np.stack([formula(rows, v) for v in values])
         conv = [v.get("evolving_conv.weight") for v in values]
         bias = [v.get("evolving_conv.bias") for v in values]
         _, probabilities = chain(raw, conv, bias, 0.3, 0.6)
         for p, v, y in zip(probabilities, values, found, strict=True):
             expected = np.einsum("hij,jhd->ihd", p, projected(rows, v, "value"))
             assert np.allclose(y[begin:end], expected.reshape(-1, WIDTH), atol=1e-12)
+
+
+@pytest.mark.parametrize("dot", [False, True], ids=["alone", "mixed"])
+@pytest.mark.parametrize("cls", KINDS)
+def test_layers_are_what_the_equations_say(cls, dot):
+    kind = cls(max_length=8, dot=dot)
+    assert_layers_follow(kind, functools.partial(scores_by_hand, kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "formula"),
+    [
+        (ea.attention.Multiplicative(), by_hand.multiplicative),
+        (ea.attention.Additive(), by_hand.additive),
+        (
+            ea.attention.Concatenative(negative_slope=0.3),
+            functools.partial(by_hand.concatenative, slope=0.3),
+        ),
+    ],
+    ids=["multiplicative", "additive", "concatenative"],
+)
+def test_other_scores_are_what_their_formulas_say(kind, formula):
+    """Eq. 11 (TPAMI), in the forms of docs/attention.md."""
+
+    def scores(x, parameters):
+        q, k = (projected(x, parameters, name) for name in ("query", "key"))
+        return formula(q, k, parameters["score.weight"])
+
+    assert_layers_follow(kind, scores)
 
 
 @pytest.mark.parametrize("values", [False, True])

@@ -229,6 +229,25 @@ def test_every_option_trains(options) -> None:
     assert model.score(X, y) > 0.5
 
 
+@pytest.mark.parametrize("kind", CLASSES)
+def test_the_usual_optimizer_is_the_papers(kind, monkeypatch) -> None:
+    """RAdam as in Section 4.1 (TPAMI); the released program clips gradients at 4."""
+    trainers = []
+
+    class Kept(fitting._MemoryTrainer):
+        def train(self) -> None:
+            trainers.append(self)
+            super().train()
+
+    monkeypatch.setattr(fitting, "_MemoryTrainer", Kept)
+    options = {n: v for n, v in TINY.items() if n != "learning_rate"} | {"n_epochs": 1}
+    kind(**options).fit(levels(16)[0], np.arange(16) % 2)
+    (trainer,) = trainers
+    assert type(trainer.optimizer) is ea.optim.RAdam
+    assert trainer.optimizer.betas == (0.9, 0.99)
+    assert (trainer.args.learning_rate, trainer.args.max_grad_norm) == (1e-3, 4.0)
+
+
 # --- state kept by training -----------------------------------------------------------
 
 

@@ -99,6 +99,18 @@ HELD = [
         "tests/test_t5.py",
         "logits_and_maps_are_those_of_the_equations",
     ),
+    (
+        EA,
+        "values of the searched grids, in all papers",
+        "tests/test_papers.py",
+        "values_of_the_searched_grids",
+    ),
+    (
+        EA,
+        "α and β of every model name, in all papers",
+        _NAMES,
+        "default_coefficients",
+    ),
     (EA, "the mean of checkpoints", "tests/test_averaging.py", "weights_are_the_mean"),
     (EA, "metrics of GLUE", "tests/test_metrics.py", "values_by_definition"),
     (TPAMI, "Table 1: ranks", "tests/test_comparison.py", "the_papers_ranks_of_errors"),
@@ -147,9 +159,21 @@ HELD = [
     (TPAMI, "RAdam", "tests/parity/test_optim.py", "radam"),
     (
         TPAMI,
-        "Eq. 11: other scores, with every evolve kind",
+        "Eq. 11: other scores, in the forms of attention.md",
+        "tests/test_synthesizer.py",
+        "other_scores_are_what_their_formulas_say",
+    ),
+    (
+        TPAMI,
+        "Section 3.4: other scores with every evolve kind, with gradients",
         "tests/test_attention_slots.py",
         "contract",
+    ),
+    (
+        TPAMI,
+        "Section 4.1: RAdam's betas and rate",
+        "tests/test_time_series_estimators.py",
+        "the_usual_optimizer_is_the_papers",
     ),
     (REALFORMER, "Eq. 5: the running sum, and the mean", _KINDS, "residual_maps"),
     (
@@ -196,14 +220,14 @@ HELD = [
         "tests/test_cli.py",
         "settings_of_the_predictive_paper_are_those_of_its_table",
     ),
-    (
-        REALFORMER,
-        "the grids of GLUE and SQuAD",
-        "tests/test_cli.py",
-        "grids_of_the_papers",
-    ),
     (PREDICTIVE, "Eq. 4 with 0 to 3 convolutions", _KINDS, "predictive_maps"),
     (PREDICTIVE, "parameters of PA-BERT and PA-T5", _NAMES, "counts"),
+    (
+        PREDICTIVE,
+        "recipes of SST, Yelp and SNLI",
+        "tests/test_cli_textnet.py",
+        "the_settings_of_the_paper",
+    ),
     (
         PREDICTIVE,
         "Table 1: text nets, 0 to 3 convolutions",

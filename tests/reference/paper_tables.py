@@ -130,6 +130,71 @@ SERIES_SIZES = {
 # ICML paper, Table 10: α and β of EA-Transformer, for all three languages
 TRANSLATION = {"lite": (0.1, 0.1), "base": (0.5, 0.1)}
 
+# The grids that the papers searched, and what they fixed, by the name of the space.
+_GLUE = {
+    "learning_rate": {1e-4, 1e-5, 2e-5},
+    "per_device_train_batch_size": {8, 16},
+    "num_train_epochs": {2, 3, 5},
+}
+SEARCHED = {
+    # ICML paper, Section 4.2
+    "icml-glue": (
+        {**_GLUE, "alpha": {0.1, 0.2, 0.4}, "beta": {0.1, 0.2, 0.4}},
+        {"attention": "evolving", "adam_epsilon": 1e-8},
+    ),
+    "icml-glue-plain": (_GLUE, {"adam_epsilon": 1e-8}),
+    # Section 4.3
+    "icml-translation": (
+        {"learning_rate": {1e-4, 5e-4, 1e-3}, "dropout": {0.1, 0.2, 0.3}},
+        {},
+    ),
+    # Predictive paper, appendix B.2.2
+    "predictive-glue": (
+        {**_GLUE, "alpha": {0.1, 0.2, 0.4}},
+        {"attention": "predictive", "adam_epsilon": 1e-8},
+    ),
+    # Section 4.1.1: {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, ..., 0.9}
+    "predictive-text": (
+        {
+            "alpha": {0.01, 0.025, 0.05, 0.075, 0.1, 0.15}
+            | {0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}
+        },
+        {"attention": "predictive"},
+    ),
+    # Table 5
+    "predictive-text-layers": (
+        {"predictive_layers": {0, 1, 2, 3}},
+        {"attention": "predictive"},
+    ),
+    # RealFormer, Section 4.1.2
+    "realformer-glue": (
+        {
+            "learning_rate": {6e-6, 8e-6, 1e-5, 2e-5, 3e-5, 4e-5, 5e-5},
+            "num_train_epochs": {2, 3, 4},
+        },
+        {"attention": "residual", "per_device_train_batch_size": 32},
+    ),
+    "realformer-squad": (
+        {
+            "learning_rate": {2e-5, 3e-5, 4e-5, 5e-5},
+            "num_train_epochs": {2, 3, 4},
+            "per_device_train_batch_size": {32, 48},
+        },
+        {"attention": "residual"},
+    ),
+    # TPAMI paper, Section 4.1
+    "journal-series": (
+        {
+            "hidden_size": {64, 128},
+            "num_blocks": {2, 3, 4, 5},
+            "attention_ratio": {0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875},
+            "alpha": {0.1, 0.3, 0.5, 0.7, 0.9},
+            "beta": {0.1, 0.3, 0.5, 0.7, 0.9},
+        },
+        {"attention": "evolving"},
+    ),
+}
+
 # Top-1 accuracy: base, with evolving (predictive) attention, and relative gain.
 GAINS = {
     (EA, "Table 1, ResNet-34"): ("74.33", "75.23", "1.21"),

@@ -3,6 +3,9 @@
     dot:      S_ij = q_i . k_j / sqrt(d)
     Shaw:     S_ij += q_i . r_{clip(j - i)} / sqrt(d)
               y_i += sum_j P_ij r'_{clip(j - i)}
+    multiplicative:      S_ij = q_i . W k_j / sqrt(d)
+    additive:            S_ij = w . tanh(k_j + q_i)
+    concatenative:       S_ij = LeakyReLU(a . [q_i; k_j])
     dense synthesizer:   S_ij = (W_2 relu(q_i) + b_2)_j
     random synthesizer:  S_ij = R_ij
     mixed:    m_1 S_ij + m_2 q_i . k_j / sqrt(d),  (m_1, m_2) = softmax(mixture)
@@ -17,6 +20,23 @@ import numpy as np
 
 def dot(q, k):
     return np.einsum("ihd,jhd->hij", q, k) / np.sqrt(q.shape[2])
+
+
+def multiplicative(q, k, weight):
+    """Returns scores; weight [heads, d, d]."""
+    return np.einsum("ihc,hcd,jhd->hij", q, weight, k) / np.sqrt(q.shape[2])
+
+
+def additive(q, k, weight):
+    """Returns scores; weight [heads, d]."""
+    return np.einsum("hd,ijhd->hij", weight, np.tanh(k[None, :] + q[:, None]))
+
+
+def concatenative(q, k, weight, slope):
+    """Returns scores; weight [2, heads, d], for queries and for keys."""
+    of_query, of_key = np.einsum("shd,sihd->shi", weight, np.stack([q, k]))
+    made = of_query[:, :, None] + of_key[:, None, :]
+    return np.where(made > 0, made, slope * made)
 
 
 def distances(n, farthest):

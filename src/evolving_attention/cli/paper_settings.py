@@ -1,9 +1,9 @@
-"""Hyper-parameters of the papers: the values chosen per task, and the grids.
+"""Hyper-parameters that the papers chose for each task; search_spaces.py has the grids.
 
 ``FAMILIES`` is Table 9 of "Evolving Attention with Residual Convolutions" (Wang et al.,
 ICML 2021), ``PREDICTIVE`` Table 7 of "Predictive Attention Transformer" (2020). Both
 were found by grid search on each task's dev set. Adam's epsilon is 1e-8 and dropout 0.1
-throughout. ``GRIDS`` has the values that the papers searched.
+throughout.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from evolving_attention.errors import ConfigError
 from evolving_attention.interop.evolving_mark import base_type
 
-__all__ = ["FAMILIES", "GRIDS", "PREDICTIVE", "PaperRow", "family_of", "lookup"]
+__all__ = ["FAMILIES", "PREDICTIVE", "PaperRow", "family_of", "lookup"]
 
 ADAM_EPSILON, DROPOUT = 1e-8, 0.1
 
@@ -117,52 +117,6 @@ FAMILIES: dict[str, dict[str, PaperRow]] = {
 
 PREDICTIVE: dict[str, PaperRow] = _rows(_PREDICTIVE)
 """``PREDICTIVE[task]`` is one line of the predictive paper's table."""
-
-_GLUE: dict[str, tuple[float, ...]] = {
-    "learning_rate": (1e-4, 1e-5, 2e-5),
-    "per_device_train_batch_size": (8, 16),
-    "num_train_epochs": (2, 3, 5),
-}
-_WEIGHTS = (0.1, 0.2, 0.4)
-_FIFTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
-
-GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
-    # Wang et al., ICML 2021: GLUE (Section 4.2) and translation (4.3)
-    "vanilla-glue": _GLUE,
-    "evolving-glue": {**_GLUE, "alpha": _WEIGHTS, "beta": _WEIGHTS},
-    "evolving-translation": {
-        "learning_rate": (1e-4, 5e-4, 1e-3),
-        "dropout": (0.1, 0.2, 0.3),
-    },
-    # Predictive Attention Transformer: GLUE (B.2.2), and nets from scratch (4.1.1)
-    "predictive-glue": {**_GLUE, "alpha": _WEIGHTS},
-    "predictive-scratch": {
-        "alpha": (
-            *(0.01, 0.025, 0.05, 0.075, 0.1, 0.15),
-            *(0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
-        )
-    },
-    # He et al., RealFormer, Section 4.1.2: GLUE and SQuAD
-    "realformer-glue": {
-        "learning_rate": (6e-6, 8e-6, 1e-5, 2e-5, 3e-5, 4e-5, 5e-5),
-        "per_device_train_batch_size": (32,),
-        "num_train_epochs": (2, 3, 4),
-    },
-    "realformer-squad": {
-        "learning_rate": (2e-5, 3e-5, 4e-5, 5e-5),
-        "per_device_train_batch_size": (32, 48),
-        "num_train_epochs": (2, 3, 4),
-    },
-    # Wang et al., TPAMI 2023, Section 4.1: options of EADCTransformerConfig, α and β
-    "ea-dc-transformer": {
-        "hidden_size": (64, 128),
-        "num_blocks": (2, 3, 4, 5),
-        "attention_ratio": (0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875),
-        "alpha": _FIFTHS,
-        "beta": _FIFTHS,
-    },
-}
-"""``GRIDS[name]``: the values of each setting that a paper searched over."""
 
 
 def family_of(config: dict[str, Any]) -> str:
