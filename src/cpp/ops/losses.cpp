@@ -80,8 +80,9 @@ Var rows_against(const Var& x, const Tensor& targets) {
   const Var lse =
       activation(sum(activation(u, Activation::exp), 1), Activation::log);
   // A class without a target counts 0, also where u is -inf.
-  const Var none(full({}, wide, 0.0, x.device()));
-  const Var aimed = where(t.data(), u, none);
+  const bool finite = std::isfinite(sum(Var(u.data())).data().item());
+  const Var zero(full({}, wide, 0.0, x.device()));
+  const Var aimed = finite ? u : where(t.data(), u, zero);
   return sub(mul(sum(t, 1), lse), sum(mul(t, aimed), 1));
 }
 
