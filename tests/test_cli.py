@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
-import math
 import os
 import re
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from evolving_attention import attention, errors
 from evolving_attention.cli import common, glue, paper_settings
@@ -23,7 +23,9 @@ from evolving_attention.cli.glue_arguments import (
     DataTrainingArguments,
     ModelArguments,
 )
+from evolving_attention.cli.main import app
 from evolving_attention.cli.options import Fields, build_app
+from evolving_attention.cli.search_spaces import SPACES
 from evolving_attention.training.arguments import TrainingArguments
 
 
@@ -250,31 +252,21 @@ def test_the_table_fits_the_attention(given, kind, epochs):
     assert rates["hidden_dropout_prob"] == 0.1
 
 
-def test_grids_of_the_papers():
-    """The grid of evolving attention is nine times that of its baseline."""
-    sizes = {
-        name: math.prod(map(len, grid.values()))
-        for name, grid in paper_settings.GRIDS.items()
-    }
-    assert sizes == {
-        "vanilla-glue": 18,
-        "evolving-glue": 162,
-        "evolving-translation": 9,
-        "predictive-glue": 54,
-        "predictive-scratch": 14,
-        "realformer-glue": 21,
-        "realformer-squad": 24,
-        "ea-dc-transformer": 1400,
-    }
-    grid = paper_settings.GRIDS["evolving-glue"]
+def test_the_chosen_values_are_in_the_grids():
+    grid = SPACES["icml-glue"].grid
     for rows in paper_settings.FAMILIES.values():
-        for row in rows.values():  # the chosen values are in the grid
+        for row in rows.values():
             assert row.learning_rate in grid["learning_rate"]
             assert row.batch_size in grid["per_device_train_batch_size"]
             assert row.epochs in grid["num_train_epochs"]
-            assert {row.alpha, row.beta} <= set(grid["alpha"])
+            assert row.alpha in grid["alpha"]
+            assert row.beta in grid["beta"]
+    grid = SPACES["predictive-glue"].grid
     for row in paper_settings.PREDICTIVE.values():
-        assert row.alpha in paper_settings.GRIDS["predictive-glue"]["alpha"]
+        assert row.learning_rate in grid["learning_rate"]
+        assert row.batch_size in grid["per_device_train_batch_size"]
+        assert row.epochs in grid["num_train_epochs"]
+        assert row.alpha in grid["alpha"]
 
 
 @pytest.mark.parametrize(
@@ -460,6 +452,44 @@ def test_help_of_a_model_from_scratch_names_its_own_attention(command, default):
     words = " ".join(done.stdout.replace("│", " ").split())
     assert f"default: {default}" in words
     assert "what the checkpoint says" not in words
+
+
+STEPS = ("do_train", "do_eval", "do_predict")
+
+
+@pytest.mark.parametrize(
+    ("command", "refused", "says"),
+    [
+        (
+            "glue-all",
+            ("task_name", "train_file", "validation_file", "problem_type"),
+            ("--tasks", "Train each task; default: True.", "results.json; required."),
+        ),
+        ("translate train", STEPS, ("--per_device_train_batch_tokens none.",)),
+        ("textnet train", STEPS, ("(regression: mse)",)),
+        ("pretrain", STEPS, ("without --next_sentence, all but the last are full.",)),
+        ("squad train", STEPS[:1], ("default: if there is a --validation_file.",)),
+        (
+            "squad evaluate",
+            ("train_file", "test_file", "num_train_epochs", "learning_rate", "freeze"),
+            ("--validation_file", "--per_device_eval_batch_size", "The trained model"),
+        ),
+        ("squad predict", ("validation_file", "max_steps"), ("--test_file",)),
+        ("textnet evaluate", ("train_file", "validation_file"), ("labelled texts",)),
+        ("bench", (), ("default: small, base.", "default: those of the CPU.")),
+    ],
+)
+def test_help_shows_only_what_the_command_takes(command, refused, says):
+    shown = CliRunner(env={"COLUMNS": "120"}).invoke(app, [*command.split(), "--help"])
+    words = " ".join(shown.output.replace("│", " ").split())
+    assert [name for name in refused if f"--{name} " in words] == []
+    assert [text for text in says if text not in words] == []
+
+
+def test_an_option_that_help_does_not_show_is_refused_with_a_reason():
+    done = CliRunner().invoke(app, ["glue-all", "--task_name", "rte"])
+    assert done.exit_code == 2
+    assert "no data with GLUE's tasks" in done.output
 
 
 def test_run_glue_is_glue():

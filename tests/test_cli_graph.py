@@ -78,12 +78,14 @@ def test_train_evaluate_and_predict(run: Any, file: Path, tmp_path: Path) -> Non
     config = ea.GATConfig.from_pretrained(out)
     assert config.attention == ea.attention.Evolving(0.1, 0.1, kernel_size=1)
 
-    code, shown, told = run("evaluate", *words, "--model", out, "--json")
+    code, shown, told = run("evaluate", *words, "--model_dir", out, "--json")
     assert code == 0, told
     assert json.loads(shown)["accuracy"] == results["test_accuracy"]
 
     table = tmp_path / "new" / "classes.csv"
-    code, shown, told = run("predict", *words, "--model", out, "--output_file", table)
+    code, shown, told = run(
+        "predict", *words, "--model_dir", out, "--output_file", table
+    )
     assert code == 0, told
     assert f"nodes = {NODES}" in shown
     rows = list(csv.DictReader(table.read_text().splitlines()))
@@ -132,6 +134,10 @@ def test_forms_of_files_are_alike(tmp_path: Path) -> None:
         ),
         ({"y": np.arange(NODES) // 15}, (), 3, "y[30] = 2: a label unseen in training"),
         ({"x_data": None}, (), 3, "expected an array x"),
+        ({"x": np.full((NODES, 6), "a")}, (), 3, "x: dtype <U1, expected real numbers"),
+        ({"x_data": np.full(2 * NODES, "a")}, (), 3, "x: dtype <U1, expected"),
+        ({"x_indices": np.full(2 * NODES, 6)}, (), 3, "x_data, x_indices, x_indptr"),
+        ({"x_indices": np.full(2 * NODES, -1)}, (), 3, "x_data, x_indices, x_indptr"),
         ({}, ("--num_heads", 3), 2, "expected a multiple of num_attention_heads"),
         ({}, ("--attention", "evolving", "--kernel_size", 3), 2, "kernel of size 3"),
         ({}, ("--patience", "never"), 2, "never"),
@@ -195,10 +201,28 @@ def test_missing_parts_and_files(run: Any, file: Path, tmp_path: Path) -> None:
             3,
             "no.npz",
         ),
-        (("evaluate", "--data_file", file), 2, "--model is missing"),
+        (("evaluate", "--data_file", file), 2, "--model_dir is missing"),
         (("evaluate", "--data_file", file, "--model", tmp_path), 4, "estimator.json"),
         (("predict", "--data_file", file, "--model", "a"), 2, "--output_file"),
     ):
         found, _, told = run(*words)
         assert found == code, told
         assert message in told
+
+
+def test_the_earlier_name_of_the_model_dir(
+    run: Any, file: Path, tmp_path: Path
+) -> None:
+    """--model still works, alone; the help text shows --model_dir."""
+    words = ("evaluate", "--data_file", file, "--model", tmp_path)
+    for more, code, message in (
+        ((), 4, "estimator.json"),
+        (("--model_dir", tmp_path), 4, "estimator.json"),
+        (("--model_dir", "b"), 2, "expected no --model_dir with it"),
+    ):
+        found, _, told = run(*words, *more)
+        assert (found, message in told) == (code, True), told
+    for command in ("evaluate", "predict"):
+        shown = run(command, "--help")[1].split()
+        assert "--model_dir" in shown
+        assert "--model" not in shown

@@ -101,6 +101,13 @@ def test_train_evaluate_and_predict(run: Any, tmp_path: Path) -> None:
     assert (again["accuracy"], again["samples"]) == (1.0, 12)
     assert again["loss"] == pytest.approx(found["test_loss"], rel=1e-4)
 
+    for name in ("train_file", "validation_file"):
+        code, _, told = run(
+            *("evaluate", "--model_dir", out, "--test_file", test),
+            *(f"--{name}", tmp_path / "x.csv"),
+        )
+        assert (code, "the file to evaluate on as --test_file" in told) == (2, True)
+
     unlabelled = tmp_path / "new.csv"
     unlabelled.write_text('sentence\nbad the very good\n""\nwas it a film\n')
     answers = tmp_path / "answers" / "classes.tsv"

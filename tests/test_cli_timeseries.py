@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import signal
 
@@ -488,3 +489,80 @@ def test_columns_in_another_order_are_refused(run, tmp_path) -> None:
         *("--output_file", file),
     )
     assert (code, len(file.read_text().splitlines())) == (0, 17), told
+
+
+def test_other_data_in_the_folder_of_a_run(files, run, tmp_path) -> None:
+    """Other training data are refused, and another test part is scored anew."""
+    train, test = tmp_path / "train.ts", tmp_path / "test.ts"
+    X, y = waves(40)
+    write_ts(train, X, y)
+    write_ts(test, *waves(20, seed=1))
+    words = ["train", "--train_file", train, *SMALL, "--output_dir", tmp_path / "out"]
+    record = tmp_path / "out" / "seed-1" / "run.json"
+    assert run(*words, "--test_file", test)[0] == 0
+    first = json.loads(record.read_text())
+    assert set(first["content"]) == {"train", "test"}
+    write_ts(test, *waves(8, seed=2))
+    assert run(*words, "--test_file", test)[0] == 0
+    second = json.loads(record.read_text())
+    assert (first["test"]["series"], second["test"]["series"]) == (20, 8)
+    assert first["history"] == second["history"]
+    write_ts(train, X, y[::-1])
+    code, _, told = run(*words, "--test_file", test)
+    assert (code, "a run on other training data, expected the same" in told) == (2, 1)
+    del second["content"]  # as earlier versions wrote it
+    record.write_text(json.dumps(second))
+    assert run(*words, "--test_file", test)[0] == 0
+    assert json.loads(record.read_text()) == second
+    assert run(*words, "--overwrite_output_dir")[0] == 0
+
+
+def test_other_series_to_pretrain_on(files, run, tmp_path) -> None:
+    """Labels, which pre-training does not use, may change; series may not."""
+    train, (X, y) = tmp_path / "train.ts", waves(40)
+    write_ts(train, X, y)
+    words = ["pretrain", "--train_file", train, *SMALL, "--n_epochs", 1]
+    words += ["--seeds", 1, 2, "--output_dir", tmp_path / "out"]
+    assert run(*words)[0] == 0
+    write_ts(train, X, y[::-1])
+    assert run(*words)[0] == 0
+    write_ts(train, [one + 1 for one in X], y)
+    code, _, told = run(*words)
+    assert (code, "a run on other training data, expected" in told) == (2, True), told
+
+
+@pytest.mark.parametrize("text", ["broken{", "[]", "{}", '{"options": []}'])
+@pytest.mark.parametrize("command", ["train", "pretrain"])
+def test_a_damaged_record_is_named(command, text, files, run, tmp_path) -> None:
+    folder = tmp_path / "seed-1"
+    folder.mkdir()
+    for place in (folder, tmp_path):
+        (place / "run.json").write_text(text)
+    seeds = (1,) if command == "train" or text in ("broken{", "[]") else (1, 2)
+    code, _, told = run(
+        *(command, "--train_file", files / "Waves_TRAIN.ts", *SMALL),
+        *("--seeds", *seeds, "--output_dir", tmp_path),
+    )
+    assert (code, "remove the file to run again" in told) == (3, True), told
+
+
+def test_predictions_of_labels_with_commas(run, tmp_path) -> None:
+    X, y = waves(16)
+    labels = np.where(y == "slow", '"p,1"', "fast")
+    file, out = long_table(tmp_path / "a.csv", X, labels), tmp_path / "out"
+    named = [*TABLE, "--label_column_name", "activity"]
+    words = ["train", "--train_file", file, *SMALL, *named, "--output_dir", out]
+    code, _, told = run(*words)
+    assert code == 0, told
+    model, found = out / "seed-1", tmp_path / "p.csv"
+    words = ["evaluate", "--model_dir", model, "--test_file", file, *named]
+    code, _, told = run(*words, "--predictions", found)
+    assert code == 0, told
+    with found.open(newline="") as handle:
+        rows = list(csv.reader(handle))
+    assert rows[0] == ["id", "prediction", "target"]
+    assert [row[0] for row in rows[1:]] == [f"r{i}" for i in range(16)]
+    rounded = [np.round(one, 6) for one in X]
+    expected = ea.TimeSeriesClassifier.load(model).predict(rounded).tolist()
+    assert [row[1] for row in rows[1:]] == expected
+    assert [row[2] for row in rows[1:]] == np.where(y == "slow", "p,1", "fast").tolist()

@@ -314,8 +314,8 @@ def test_defaults_are_the_same_on_every_face():
 def test_estimators_have_their_papers_values(repo):
     text = (repo / "docs" / "attention.md").read_text(encoding="utf-8")
     said = re.search(
-        r"commands for\s+time series α = ([\d.]+) and β = ([\d.]+), "
-        r"those for images α = ([\d.]+) and\s+β = ([\d.]+)",
+        r"commands for time series \| α = ([\d.]+), β = ([\d.]+) \|\n"
+        r"\| `ImageClassifier\(\)`, `image train` \| α = ([\d.]+), β = ([\d.]+)",
         text,
     )
     assert said is not None

@@ -168,6 +168,39 @@ def test_conventions(data, fitted, tmp_path):
     }
 
 
+def test_a_folder_of_two_saves_is_refused(data, fitted, tmp_path):
+    x, y, graph = data
+    fitted.save(tmp_path)
+    other = ea.GraphNodeClassifier(**{**SMALL, "n_epochs": 1}).fit(x, y, graph=graph)
+    other.model_.save_pretrained(tmp_path)  # as if the record could not be written
+    with pytest.raises(ea.CheckpointError, match=r"model\.safetensors: is not the"):
+        ea.GraphNodeClassifier.load(tmp_path)
+
+
+@pytest.mark.parametrize("x", [None, 3, [1, 2]])
+def test_features_that_are_no_table_are_refused(data, fitted, x):
+    _, y, graph = data
+    for call in (
+        lambda: ea.GraphNodeClassifier(**SMALL).fit(x, y, graph=graph),
+        lambda: fitted.predict(x),
+        lambda: fitted.embed(x, graph),
+    ):
+        with pytest.raises((ea.InputError, ea.ShapeError), match=r"X.*expected"):
+            call()
+
+
+def test_patience_needs_a_validation_part(data):
+    x, y, graph = data
+    options = {**SMALL, "n_epochs": 2, "validation_fraction": 0.0}
+    model = ea.GraphNodeClassifier(**options, patience=3)
+    with pytest.raises(
+        ea.ConfigError, match=r"patience=3 with validation_fraction=0.*leave"
+    ):
+        model.fit(x, y, graph=graph)
+    model.fit(x, y, graph=graph, validation_mask=np.arange(10))  # is watched
+    ea.GraphNodeClassifier(**options).fit(x, y, graph=graph)  # the default
+
+
 def test_names_of_columns_are_kept(data, tmp_path):
     x, y, graph = data
     frame = pd.DataFrame(x, columns=[*"abcde"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -199,3 +200,49 @@ def test_the_model_may_depend_on_the_trial(tmp_path: Path) -> None:
     assert isinstance(best, BestRun)
     assert made == [0.25]
     assert best.hyperparameters["alpha"] == 0.25
+
+
+def test_an_objective_sees_all_evaluation_sets(tmp_path: Path) -> None:
+    """Also while training, where a pruner asks, as in transformers."""
+    seen: list[set[str]] = []
+
+    def objective(metrics: dict[str, Any]) -> float:
+        seen.append({name for name in metrics if name.endswith("_loss")})
+        return float(metrics["eval_a_loss"] + metrics["eval_b_loss"])
+
+    args = {"eval_strategy": "steps", "eval_steps": 1}
+    trainer = trainer_of(tmp_path, args=args)
+    trainer.eval_dataset = {"a": rows(8), "b": rows(4)}
+    best = trainer.hyperparameter_search(rates, objective, n_trials=1)
+    assert seen == [{"eval_a_loss", "eval_b_loss"}] * 2
+    trainer.args.eval_strategy = "no"
+    again = trainer.hyperparameter_search(
+        lambda trial: {"learning_rate": best.hyperparameters["learning_rate"]},
+        objective,
+        n_trials=1,
+    )
+    assert again.objective == best.objective
+
+
+def test_only_the_first_parameter_of_model_init_is_the_trial(tmp_path: Path) -> None:
+    config, found = tiny().config, []
+
+    def make(trial: Any, width: int) -> Any:
+        found.append((trial is not None, width))
+        return ea.BertForSequenceClassification(config)
+
+    for init in (
+        lambda trial, width=16: make(trial, width),
+        lambda trial=None, **more: make(trial, more.get("width", 16)),
+        functools.partial(make, width=16),
+    ):
+        found.clear()
+        trainer = trainer_of(tmp_path, model_init=init)
+        assert found == [(False, 16)]
+        trainer.hyperparameter_search(rates, n_trials=1)
+        assert found[1:] == [(True, 16)] * len(found[1:])
+        assert len(found) > 1
+    trainer_of(tmp_path, model_init=lambda width=16: make(None, width))
+    assert found[-1] == (False, 16)
+    with pytest.raises(ea.ConfigError, match=r"needs trial, width.*default to width,"):
+        trainer_of(tmp_path, model_init=make)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import itertools
 import json
 import pickle
@@ -17,6 +18,7 @@ from image_data import TINY, folder_of, stripes
 from series_data import signal_sender
 
 import evolving_attention as ea
+from evolving_attention import durable
 from evolving_attention.metrics import confusion_matrix, top_k
 
 pytest.importorskip("sklearn", reason="needs scikit-learn (extra: image)")
@@ -114,6 +116,40 @@ def test_files_keep_everything(model: Any, tmp_path: Path) -> None:
             ea.ImageClassifier.load(tmp_path)
 
 
+def test_an_interrupted_save_is_refused(
+    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.save(tmp_path)
+    other = ea.ImageClassifier(**{**TINY, "n_epochs": 1}).fit(X, np.flip(Y))
+    write = durable.write_json
+
+    def full(path: Any, value: Any) -> None:
+        if Path(path).name == "estimator.json":
+            raise OSError(errno.ENOSPC, "no space left on device")
+        write(path, value)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(durable, "write_json", full)
+        with pytest.raises(ea.CheckpointError, match="free disk space"):
+            other.save(tmp_path)
+    with pytest.raises(ea.CheckpointError, match=r"config\.json: is not .*save the es"):
+        ea.ImageClassifier.load(tmp_path)
+    other.save(tmp_path)
+    odds = ea.ImageClassifier.load(tmp_path).predict_proba(X)
+    assert np.array_equal(odds, other.predict_proba(X))
+    file = tmp_path / "estimator.json"
+    record = json.loads(file.read_text())
+    file.write_text(json.dumps({**record, "files": [1]}))
+    with pytest.raises(ea.CheckpointError, match=r"estimator\.json: files is \[1\]"):
+        ea.ImageClassifier.load(tmp_path)
+    file.write_text(json.dumps({**record, "files": {"../x": "0"}}))
+    with pytest.raises(ea.CheckpointError, match="cannot read"):
+        ea.ImageClassifier.load(tmp_path)
+    del record["files"]  # as earlier versions saved
+    file.write_text(json.dumps(record))
+    assert np.array_equal(ea.ImageClassifier.load(tmp_path).predict_proba(X), odds)
+
+
 def test_labels_of_other_kinds() -> None:
     numbers = np.where(Y == "a", 3, 7)
     found = fitted(n_epochs=1)
@@ -151,6 +187,96 @@ def test_a_checkpoint_to_start_from(tmp_path: Path) -> None:
     assert np.array_equal(model.model_.state_dict()[f"vit.{name}"], held)
     with pytest.raises(ea.InputError, match="3 channels, expected 1 as in"):
         ea.ImageClassifier(**TINY, pretrained=tmp_path).fit(np.stack([X] * 3, 3), Y)
+
+
+def checkpoint(folder: Path, **options: Any) -> Any:
+    """Saves a classifier of grey pictures into three classes; returns it."""
+    sizes = {name: TINY[name] for name in list(TINY)[:3]}
+    config = ea.ViTConfig(
+        image_size=8,
+        patch_size=2,
+        num_channels=1,
+        intermediate_size=8,
+        **{**sizes, "num_labels": 3, **options},
+    )
+    model = ea.ViTForImageClassification(config)
+    model.save_pretrained(folder)
+    return model
+
+
+STILL = {**TINY, "n_epochs": 1, "learning_rate": 0.0}
+
+
+def test_a_checkpoint_of_other_classes_gets_a_new_head(tmp_path: Path) -> None:
+    first = checkpoint(tmp_path).state_dict()
+    model = ea.ImageClassifier(**STILL, attention="vanilla", pretrained=tmp_path)
+    found = model.fit(X, Y).model_
+    report = found.load_report
+    assert sorted(item.name for item in report.mismatched) == [
+        *("classifier.bias", "classifier.weight")
+    ]
+    for name, value in found.state_dict().items():
+        if not name.startswith("classifier."):
+            assert np.array_equal(value, first[name]), name
+    assert (found.config.num_labels, found.config.id2label) == (2, {0: "a", 1: "b"})
+    model.set_params(model_options={"strict": False})  # as earlier pages advised
+    assert model.fit(X, Y).model_.config.num_labels == 2
+    model.set_params(model_options={"qkv_bias": False})  # the head alone may differ
+    with pytest.raises(ea.CheckpointError, match=r"not used .*query\.bias"):
+        model.fit(X, Y)
+    own = checkpoint(tmp_path, num_labels=2).state_dict()["classifier.weight"]
+    found = model.set_params(model_options=None).fit(X, Y).model_
+    assert np.array_equal(found.state_dict()["classifier.weight"], own)
+
+
+def test_a_checkpoint_takes_dropout_and_pooling_but_no_sizes(tmp_path: Path) -> None:
+    checkpoint(tmp_path, hidden_dropout_prob=0.2, pooling="mean")
+    own = ea.ImageClassifier(**STILL, pretrained=tmp_path).fit(X, Y).model_.config
+    assert (own.hidden_dropout_prob, own.pooling) == (0.2, "mean")  # its own
+    checkpoint(tmp_path)
+    options: dict[str, Any] = {**STILL, "pretrained": tmp_path}
+    model = ea.ImageClassifier(**options, dropout=0.5, pooling="mean").fit(X, Y)
+    config = model.model_.config
+    assert (config.hidden_dropout_prob, config.pooling) == (0.5, "mean")
+    ea.ImageClassifier(**options, patch_size=2, intermediate_size=8).fit(X, Y)
+    for name, value, held in (
+        ("hidden_size", 32, 16),
+        ("num_hidden_layers", 3, 2),
+        ("num_attention_heads", 8, 2),
+        ("intermediate_size", 16, 8),
+        ("patch_size", 4, 2),
+    ):
+        with pytest.raises(
+            ea.ConfigError, match=rf"{name}={value}, expected {held} as in .*leave"
+        ):
+            ea.ImageClassifier(**{**options, name: value}).fit(X, Y)
+
+
+def test_the_name_evolving_means_the_default_attention() -> None:
+    default = fitted(n_epochs=1)
+    named = fitted(n_epochs=1, attention="evolving")
+    assert named.model_.config.attention == default.model_.config.attention
+    assert named.get_params()["attention"] == "evolving"
+    given = fitted(n_epochs=1, attention=ea.attention.Evolving())
+    assert given.model_.config.attention == ea.attention.Evolving(0.1, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("hidden_size", 8),
+        ("hidden_dropout_prob", 0.5),
+        ("pooling", "mean"),
+        ("image_size", 4),
+        ("attention", "vanilla"),
+    ],
+)
+def test_an_option_in_model_options_too_is_refused(name: str, value: Any) -> None:
+    own = "dropout" if name == "hidden_dropout_prob" else name
+    with pytest.raises(
+        ea.ConfigError, match=rf"model_options has '{name}'.*give {own}="
+    ):
+        fitted(model_options={name: value})
 
 
 NARROW: dict[str, dict[str, Any]] = {
@@ -256,6 +382,7 @@ def test_the_recipe_reaches_the_training() -> None:
         ({"lr_schedule_options": {"num_cycle": 1}}, r"lr_schedule.*num_cycle"),
         ({"lr_schedule_options": 3}, r"lr_schedule_options is a int"),
         ({"label_smoothing": 2.0}, r"label_smoothing=2\.0"),
+        ({"label_smoothing": 1.0}, r"ImageClassifier: label_smoothing=1\.0.*below 1"),
     ],
 )
 def test_options_of_networks_and_training_that_cannot_be(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import evolving_attention.glue as glue
+from evolving_attention import errors
 from evolving_attention.errors import (
     ConfigError,
     DataError,
@@ -259,3 +260,24 @@ def test_leaderboard_file_from_arrays():
         glue.leaderboard_file("stsb", np.array([np.nan]))
     with pytest.raises(ConfigError, match=r"must end in \.zip"):
         glue.build_submission([], "out.tar")
+
+
+def test_scores_of_classes_that_do_not_exist():
+    from evolving_attention.metrics import confusion_matrix, top_k
+
+    scores = [[0.1, 0.7, 0.2], [0.5, 0.2, 0.3]]
+    assert top_k(scores, np.array([1, 2], np.uint8), k=1) == 0.5
+    with pytest.raises(errors.NonFiniteError, match="first row 0"):
+        top_k([[np.nan, 0.9]], [0], k=1)
+    for labels, says in (
+        ([0, -1], r"labels\[1\] = -1, expected a class from 0 to 2"),
+        ([5, 0], r"labels\[0\] = 5, expected a class from 0 to 2"),
+        ([0.0, 1.0], "labels of dtype float64, expected integers"),
+    ):
+        with pytest.raises(errors.InputError, match=f"top_k: {says}"):
+            top_k(scores, labels)
+        with pytest.raises(errors.InputError, match=f"confusion_matrix: {says}"):
+            confusion_matrix([0, 1], labels, 3)
+    with pytest.raises(errors.InputError, match=r"predictions\[1\] = 2"):
+        confusion_matrix([0, 2], [0, 1], 2)
+    assert confusion_matrix([], [], 2).tolist() == [[0, 0], [0, 0]]

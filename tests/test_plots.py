@@ -188,7 +188,9 @@ def test_tokens_are_text_not_formulas():
 
 
 def test_padding_beyond_the_tokens_is_not_drawn():
-    figure = plots.attention_evolution(maps(1, 2, 12), TOKENS)
+    n = len(TOKENS)
+    padded = [np.pad(one, ((0, 0), (0, 2), (0, 2))) for one in maps(1, 2, n)]
+    figure = plots.attention_evolution(padded, TOKENS)
     shape = np.asarray(panels(figure)[0].images[0].get_array()).shape
     assert shape == (len(TOKENS), len(TOKENS))
 
@@ -206,6 +208,8 @@ def test_similarity_is_the_correlation():
         (maps(), [], None, errors.InputError, "pass the T tokens"),
         ([], TOKENS, None, errors.InputError, "output_attentions=True"),
         (maps(n=4), TOKENS, None, errors.ShapeError, "covers 4 tokens"),
+        (maps(n=12), TOKENS, None, errors.ShapeError, "covers 12 tokens, but 10"),
+        (maps(n=12), TOKENS, 1, errors.ShapeError, "special ones included"),
         (maps(), TOKENS, 4, errors.InputError, "choose 0 to 3"),
         ([np.ones((2, 4, 10, 10))], TOKENS, None, errors.ShapeError, "2 sentences"),
         ([np.ones((4, 10, 9))], TOKENS, None, errors.ShapeError, "(4, 10, 9)"),

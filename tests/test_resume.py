@@ -29,7 +29,11 @@ from evolving_attention.training import (
     TrainerCallback,
     TrainingArguments,
 )
-from evolving_attention.training.fingerprint import compare, run_fingerprint
+from evolving_attention.training.fingerprint import (
+    UPDATE_ARGUMENTS,
+    compare,
+    run_fingerprint,
+)
 
 TESTS = Path(__file__).resolve().parent
 WEIGHTS = "evolving_model.safetensors"  # written by the child
@@ -194,17 +198,18 @@ def test_a_longer_run_goes_on_from_a_finished_one(tmp_path: Path) -> None:
     ).read_bytes()
 
 
-def run_plain(folder: Path, epochs: int, resume: bool = False) -> None:
+def run_plain(folder: Path, epochs: int, resume: bool = False, **options: Any) -> None:
     """Trains at a constant rate without evaluation."""
-    args = TrainingArguments(
-        str(folder),
-        num_train_epochs=epochs,
-        learning_rate=0.05,
-        lr_scheduler_type="constant",
-        per_device_train_batch_size=8,
-        save_steps=6,
-        disable_tqdm=True,
-    )
+    options = {
+        "num_train_epochs": epochs,
+        "learning_rate": 0.05,
+        "lr_scheduler_type": "constant",
+        "per_device_train_batch_size": 8,
+        "save_steps": 6,
+        "disable_tqdm": True,
+        **options,
+    }
+    args = TrainingArguments(str(folder), **options)
     Trainer(FakeModel(), args, train_dataset=make_rows(44)).train(resume)
 
 
@@ -245,6 +250,41 @@ def test_another_run_is_refused_unless_forced(
     for part in [*parts, "force_resume=True"]:
         assert part in str(caught.value)
     run(tmp_path, resume=True, force_resume=True, **change)
+
+
+UPDATES: list[tuple[dict[str, Any], str]] = [
+    ({"learning_rate": 0.5}, "learning_rate 0.05, this one 0.5"),
+    ({"weight_decay": 0.5}, "weight_decay 0.0, this one 0.5"),
+    ({"optim": "radam"}, "optim adamw, this one radam"),
+    ({"adam_beta1": 0.5}, "adam_beta1 0.9, this one 0.5"),
+    ({"lr_scheduler_type": "cosine"}, "lr_scheduler_type constant, this one cosine"),
+    ({"label_smoothing_factor": 0.3}, "label_smoothing_factor 0.0, this one 0.3"),
+]
+
+
+def test_other_updates_are_refused_unless_forced(tmp_path: Path) -> None:
+    """Neither does a finished run take over the new settings in its files."""
+    run_plain(tmp_path, epochs=1)
+    for change, part in UPDATES:
+        with pytest.raises(CheckpointError, match=f"used {part}.*force_resume=True"):
+            run_plain(tmp_path, epochs=2, resume=True, **change)
+    run_plain(tmp_path, epochs=2, resume=True, optim="adamw")
+    forced = {"learning_rate": 0.5, "force_resume": True}
+    run_plain(tmp_path, epochs=3, resume=True, **forced)
+
+
+def test_checkpoints_without_update_settings_resume() -> None:
+    model = types.SimpleNamespace(config=None)
+    now = run_fingerprint(TrainingArguments("out"), model, make_rows(4))
+    before = {name: now[name] for name in now if name not in UPDATE_ARGUMENTS}
+    assert len(before) == len(now) - len(UPDATE_ARGUMENTS)
+    compare(before, {**now, "learning_rate": 0.5}, "checkpoint-4", force=False)
+    options = {"milestones": (1, 2)}
+    args = TrainingArguments(
+        "out", lr_scheduler_type="multistep", lr_scheduler_kwargs=options
+    )
+    now = run_fingerprint(args, model, make_rows(4))
+    compare(json.loads(json.dumps(now)), now, "checkpoint-4", force=False)
 
 
 def test_differences_of_two_models_are_named() -> None:

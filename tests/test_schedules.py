@@ -186,3 +186,52 @@ def test_options_of_schedules_are_checked(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         multiplier(name, 0, 10, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value", "expected"),
+    [
+        ("cosine", "num_cycles", "2", "a finite number from 0"),
+        ("cosine", "num_cycles", math.inf, "a finite number from 0"),
+        ("cosine", "num_cycles", True, "a finite number from 0"),
+        ("cosine_with_restarts", "num_cycles", None, "a finite number from 0"),
+        ("cosine_with_restarts", "cycle_growth", "2", "a finite number from 0"),
+        ("cosine_with_restarts", "lr_end", [], "a finite number from 0"),
+        ("cosine_with_restarts", "lr_end", None, "a finite number from 0"),
+        ("cosine_with_min_lr", "min_lr", "0", "a finite number from 0"),
+        ("cosine_with_min_lr", "min_lr_rate", math.nan, "a finite number from 0"),
+        ("polynomial", "power", None, "a finite number from 0"),
+        ("polynomial", "power", -1.0, "a finite number from 0"),
+        ("polynomial", "lr_end", None, "a finite number from 0"),
+        ("inverse_sqrt", "timescale", 0, "a finite number above 0"),
+        ("inverse_sqrt", "timescale", "9", "a finite number above 0"),
+        ("multistep", "gamma", "a", "a finite number from 0"),
+        ("multistep", "milestones", ["a"], "shares of the run between 0 and 1"),
+        ("multistep", "milestones", None, "shares of the run between 0 and 1"),
+    ],
+)
+def test_an_option_of_the_wrong_type_or_range_is_named(
+    name: str, option: str, value: Any, expected: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        multiplier(name, 2, 10, **{option: value})
+    says = f"lr_scheduler_type {name!r}: {option}={value!r}, expected {expected}"
+    assert says in str(caught.value)
+    assert "lr_scheduler_kwargs" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("cosine_with_min_lr", "min_lr"),
+        ("cosine_with_min_lr", "min_lr_rate"),
+        ("inverse_sqrt", "timescale"),
+    ],
+)
+def test_an_option_may_be_left_open(name: str, option: str) -> None:
+    assert multiplier(name, 2, 10, **{option: None})(5) == multiplier(name, 2, 10)(5)
+
+
+def test_cycles_that_grow_beyond_all_runs_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"num_cycles=2000 with cycle_growth=2,"):
+        multiplier("cosine_with_restarts", 0, 10, num_cycles=2000, cycle_growth=2)

@@ -256,3 +256,19 @@ def test_a_score_that_is_not_finite_stays_one(tmp_path: Path) -> None:
     found = repeat_results.collected(runs)
     assert np.isnan(found["summary"]["eval_pearson"]["mean"])
     assert "nan" in found["table"]
+
+
+def test_another_content_of_a_file_is_refused(command: Any, tmp_path: Path) -> None:
+    words, out = glue_words(tmp_path), tmp_path / "out"
+    words += ["--max_steps", 1, "--seeds", 1, "--output_dir", out]
+    assert command(*words)[0] == 0
+    file = Path(words[words.index("--train_file") + 1])
+    text, settings = file.read_text(), read(out / "settings.json")
+    file.write_text("\n".join([*text.splitlines()[:-1], ""]))
+    code, _, told = command(*words)
+    assert code == 2, told
+    assert "with other options (content of --train_file), expected the same" in told
+    del settings["content"]  # earlier versions did not record it
+    durable.write_json(out / "settings.json", settings)
+    code, _, told = command(*words)
+    assert (code, "seed 1 (kept)" in told) == (0, True), told

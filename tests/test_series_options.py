@@ -87,6 +87,27 @@ def test_options_of_attention_and_convolution() -> None:
     assert (conv.norm, conv.pooling) == ("layer", "mean")
 
 
+@pytest.mark.parametrize(
+    ("own", "name", "value"),
+    [
+        ("attention", "attention", "vanilla"),
+        ("hidden_size", "hidden_size", 16),
+        ("num_blocks", "num_blocks", 1),
+        ("num_attention_heads", "num_attention_heads", 2),
+        ("attention_ratio", "attention_ratio", 0.5),
+        ("dropout", "hidden_dropout_prob", 0.5),
+    ],
+)
+def test_an_option_in_model_options_too_is_refused(own, name, value) -> None:
+    X, y = waves(12)
+    model = ea.TimeSeriesClassifier(**{**QUICK, "model_options": {name: value}})
+    with pytest.raises(
+        ea.ConfigError,
+        match=rf"TimeSeriesClassifier: model_options has '{name}'=.*give {own}=",
+    ):
+        model.fit(X, y)
+
+
 def test_grids_search_every_option() -> None:
     grid = [
         {"alpha": np.linspace(0.1, 0.9, 2), "kernel_size": np.arange(1, 4, 2)},

@@ -345,6 +345,30 @@ def test_a_folder_of_another_estimator(tmp_path) -> None:
         ea.TimeSeriesClassifier.load(tmp_path)
 
 
+def test_a_folder_of_two_saves_is_refused(tmp_path) -> None:
+    X, y = waves(20)
+    options = {**TINY, "n_epochs": 1}
+    model = ea.TimeSeriesClassifier(**options).fit(X, y)
+    model.save(tmp_path)
+    other = ea.TimeSeriesClassifier(**options).fit(
+        X, np.where(y == y[0], "cold", "warm")
+    )
+    other.model_.save_pretrained(tmp_path)  # as if the record could not be written
+    with pytest.raises(ea.CheckpointError, match=r"config\.json: is not the file that"):
+        ea.TimeSeriesClassifier.load(tmp_path)
+    other.save(tmp_path)
+    loaded = ea.TimeSeriesClassifier.load(tmp_path)
+    np.testing.assert_array_equal(loaded.predict_proba(X), other.predict_proba(X))
+
+
+def test_loading_keeps_the_number_of_features(tmp_path) -> None:
+    model = ea.TimeSeriesClassifier(**{**TINY, "n_epochs": 1})
+    model.fit(np.stack(waves(12, lengths=(12, 13))[0])[:, 0], np.arange(12) % 2)
+    model.save(tmp_path)
+    loaded = ea.TimeSeriesClassifier.load(tmp_path)
+    assert loaded.n_features_in_ == model.n_features_in_ == 12
+
+
 def test_grid_search_over_attention() -> None:
     grid = {
         "attention": [ea.attention.Vanilla(), ea.attention.Evolving(0.5, 0.3)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import weakref
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from helpers_models import tiny
 
+import evolving_attention as ea
 from evolving_attention.data.features import tokenize_dataset
 from evolving_attention.errors import InputError
 from evolving_attention.training import Trainer, TrainingArguments
@@ -205,3 +207,64 @@ def test_a_missing_label_has_a_row(
     if form is texts:
         with pytest.raises(InputError, match=says):
             tokenize_dataset(rows, tokenizer)
+
+
+# ------------------------------------------------------------ a collator of one's own
+
+
+def of_text(batch: list[Row]) -> Row:
+    """Makes a batch from the caller's own rows."""
+    words = [[len(word) + 4 for word in row["text"].split()] for row in batch]
+    width = max(map(len, words))
+    return {
+        "input_ids": np.array([row + [0] * (width - len(row)) for row in words]),
+        "attention_mask": np.array(
+            [[1] * len(row) + [0] * (width - len(row)) for row in words]
+        ),
+        "labels": np.array([["no", "yes"].index(row["label"]) for row in batch]),
+    }
+
+
+@pytest.mark.parametrize("known", [None, tokenizer])
+def test_a_collator_gets_the_rows_of_the_caller(tmp_path: Path, known: Any) -> None:
+    data = [{**row, "label": ["no", "yes"][row["label"]]} for row in texts()]
+    plain, own = tiny(), tiny()
+    options = {"train_sampling_strategy": "random", "eval_dataset": texts()}
+    trainer_of(tmp_path / "a", plain, **options).train()
+    options |= {"train_dataset": data, "eval_dataset": data, "eval_strategy": "epoch"}
+    trainer = trainer_of(
+        tmp_path / "b",
+        own,
+        data_collator=of_text,
+        processing_class=known,
+        load_best_model_at_end=True,
+        **options | {"save_strategy": "epoch"},
+    )
+    trainer.train()
+    for one, other in zip(plain.parameters(), own.parameters(), strict=True):
+        np.testing.assert_allclose(np.asarray(one), np.asarray(other), atol=1e-5)
+    assert np.isfinite(trainer.evaluate()["eval_loss"])
+    data[3]["text"] += " ddd"
+    with pytest.raises(ea.CheckpointError, match="other training data"):
+        trainer.train(resume_from_checkpoint=True)
+    trainer.args.per_device_train_batch_tokens = 64
+    with pytest.raises(ea.ConfigError, match=r"batch_tokens with rows without input"):
+        trainer.train()
+
+
+def test_a_collator_of_the_package_gets_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def padded(batch: list[Row]) -> Row:
+        seen.extend(batch)
+        ids = [row["input_ids"][:1] for row in batch]
+        return {"input_ids": np.array(ids), "labels": np.zeros(len(ids), np.int64)}
+
+    monkeypatch.setattr(padded, "__module__", "evolving_attention.data.collate")
+    partial = functools.partial(padded)
+    trainer_of(tmp_path, data_collator=partial).train()
+    assert all("input_ids" in row for row in seen)
+    with pytest.raises(ea.ConfigError, match="processing_class"):
+        trainer_of(tmp_path, data_collator=partial, processing_class=None).train()

@@ -30,6 +30,7 @@ from evolving_attention.errors import (
     NonFiniteError,
     OutOfMemory,
 )
+from evolving_attention.plots import read_log
 from evolving_attention.training import (
     EarlyStoppingCallback,
     Trainer,
@@ -488,6 +489,27 @@ def test_output_dir_rules(tmp_path: Path) -> None:
     make_trainer(tmp_path, overwrite_output_dir=True).train()
     assert get_last_checkpoint(folder) is None
     assert (folder / "thesis.tex").read_text() == "mine"
+
+
+def test_an_overwritten_run_leaves_no_records(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    first = make_trainer(tmp_path, num_train_epochs=2, logging_steps=2)
+    first.train()
+    first.save_metrics("eval", {"eval_accuracy": 0.5})
+    (folder / "mine_results.json").write_text("{}")
+    begin = "train_begin"
+    assert [r["event"] for r in read_log(folder)].count(begin) == 1
+    again = make_trainer(tmp_path, num_train_epochs=1, overwrite_output_dir=True)
+    again.log({"open": 1.0})  # has the log open before the run
+    again.train()
+    records = read_log(folder)
+    assert (records[0]["event"], records[-1]["event"]) == (begin, "train_end")
+    assert max(record["step"] for record in records) == again.state.global_step
+    assert again.state.global_step < first.state.global_step
+    again.save_metrics("train", {"train_loss": 1.0})
+    assert json.loads((folder / "all_results.json").read_text()) == {"train_loss": 1.0}
+    assert not (folder / "eval_results.json").exists()
+    assert (folder / "mine_results.json").exists()
 
 
 TRAINER_MISTAKES: list[tuple[dict[str, Any], type[Error], list[str]]] = [

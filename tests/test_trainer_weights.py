@@ -344,3 +344,23 @@ def test_a_mean_over_no_row_has_no_gradient():
     loss.backward()
     assert np.isnan(loss.item())
     assert x.grad.tolist() == [[0, 0, 0, 0]]
+
+
+# ------------------------------------------------------------- rows without a weight
+
+
+@pytest.mark.parametrize("row", [0, 5])
+def test_a_missing_weight_has_a_row(tmp_path: Path, row: int) -> None:
+    data = rows(sample_weight=lambda i: 1.0 + i % 2)
+    del data[row]["sample_weight"]
+    says = rf"train_dataset\[{row}\]: sample_weight is missing, expected a number in"
+    with pytest.raises(InputError, match=says):
+        trainer_of(tmp_path, tiny(), data).train()
+
+
+@pytest.mark.parametrize("given", ["balanced", {1: 2.0}])
+def test_a_class_below_0_has_no_weight(tmp_path: Path, given: Any) -> None:
+    data = rows(label=lambda i: -100 if i == 7 else i % 2)
+    says = r"label of train_dataset\[7\] is -100, expected classes from 0"
+    with pytest.raises(ConfigError, match=says):
+        trainer_of(tmp_path, tiny(), data, class_weight=given).train()

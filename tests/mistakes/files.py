@@ -201,6 +201,20 @@ ROWS = {
         r"install",
     ),
     # --- tokenizers
+    "a tokenizer without a name": Row(
+        lambda _: tokenizer(None),
+        ea.CheckpointError,
+        r"is None, a NoneType",
+        r"model name",
+        r"expected a folder",
+    ),
+    "padding to a multiple of a fraction": Row(
+        lambda f: words(f)("a", padding=True, pad_to_multiple_of=1.5),
+        ea.ConfigError,
+        r"=1\.5",
+        r"pad_to_multiple_of",
+        r"expected a whole number from 1",
+    ),
     "a folder without tokenizer": Row(
         lambda f: tokenizer(saved(f)),
         ea.CheckpointError,

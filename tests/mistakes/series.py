@@ -382,6 +382,13 @@ ROWS = {
         r"lengths\[1\]",
         "leave empty series out",
     ),
+    "masks of a negative seed": Row(
+        lambda _: ea.mask_spans([5], 2, rng=-1),
+        ea.ConfigError,
+        "rng=-1",
+        "mask_spans",
+        "a generator of NumPy, or a seed from 0",
+    ),
     "masks of no channels": Row(
         lambda _: ea.mask_spans([5], 0),
         ea.ConfigError,

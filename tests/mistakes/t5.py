@@ -78,6 +78,13 @@ ROWS = {
         r"spiece\.model",
         r"fetch the file again",
     ),
+    "a number in place of texts": Row(
+        lambda _: ea.corrupt_spans(5),
+        ea.InputError,
+        r"rows is a int",
+        r"corrupt_spans",
+        r"expected a list of token ids for each text",
+    ),
     "sentinels in a text": Row(
         lambda _: ea.corrupt_spans([[5, 6, 7], [5, 32_050, 7]]),
         ea.InputError,

@@ -120,7 +120,7 @@ def _other_options() -> list[tuple[str, Any, Any]]:
             name = f"{kind}_{one['name']}"
             _FIELDS[name] = one["name"]
             hint: Any = _TYPES[one["type"].removesuffix("?")] | None
-            found.append((name, hint, option(None, f"{one['doc']}: {kind}.")))
+            found.append((name, hint, option(None, f"{one['doc']} ({kind}).")))
     return found
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from evolving_attention import distributed
@@ -13,11 +14,20 @@ from evolving_attention.cli.repeat import Once, repeated
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.spelling import in_flags
 
-__all__ = ["check_steps", "run_command", "run_groups", "settle_saving", "show"]
+__all__ = [
+    "HIDDEN_STEPS",
+    "check_steps",
+    "run_command",
+    "run_groups",
+    "settle_saving",
+    "show",
+]
 
 Groups = Sequence[tuple[type, str]]
 _Settle = Callable[[dict[str, Any]], dict[str, Any]]
 _STEPS = {"do_train": True, "do_eval": True, "do_predict": False}
+#: For :meth:`Fields.reword`: the flags that :func:`check_steps` allows change nothing.
+HIDDEN_STEPS = dict.fromkeys(_STEPS, "")
 
 
 def run_command(
@@ -28,6 +38,7 @@ def run_command(
     run: Callable[..., dict[str, Any] | None],
     first: Sequence[str] = (),
     settle: _Settle = dict,
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Parse the words into the groups' dataclasses, run, and print the results.
 
@@ -42,8 +53,9 @@ def run_command(
             nothing is printed.
         first: the most used options, which the help text shows first.
         settle: checks the given options together; returns the options of a run.
+        texts: help texts of this command that replace those of the dataclasses.
     """
-    fields = Fields(groups, first=first)
+    fields = Fields(groups, first=first).reword({**HIDDEN_STEPS, **texts})
 
     def start(given: dict[str, Any]) -> None:
         as_json = bool(given.get("json"))

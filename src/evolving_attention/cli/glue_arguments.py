@@ -34,7 +34,7 @@ class ModelArguments:
     """The checkpoint, and how to read it."""
 
     model_name_or_path: PathText | None = option(
-        None, "Folder, package:NAME/PATH or model of the Hub to fine-tune."
+        None, "The model: a folder, package:NAME/PATH, or its name on the Hub."
     )
     config_name: PathText | None = option(
         None, "Take config.json from here; default: the model's."

@@ -42,13 +42,15 @@ Example: evolving-attention graph train --data_file cora.npz --undirected
 """
 _EVALUATE = """Test a trained classifier: the share of nodes whose class is right.
 
-Example: evolving-attention graph evaluate --model out/cora --data_file cora.npz
+Example: evolving-attention graph evaluate --model_dir out/cora --data_file cora.npz
 """
 _PREDICT = """Predict the class of every node, into a .csv file.
 
-Example: evolving-attention graph predict --model out/cora --data_file
+Example: evolving-attention graph predict --model_dir out/cora --data_file
 cora.npz --output_file classes.csv
 """
+_FITTED = ("data_file", "model_dir")  # most used with a fitted classifier
+_HIDDEN = {"model": ""}  # the earlier name of --model_dir
 _MOST_USED = ("data_file", "output_dir", "undirected", "attention", "num_layers")
 
 
@@ -72,7 +74,7 @@ def evaluate(
 ) -> None:
     """Parse the words of the command line and test."""
     groups = [_DATA, (arguments.GraphEvaluateArguments, "Model")]
-    run_command(words, name, groups, _EVALUATE, _evaluate, ("data_file", "model"))
+    run_command(words, name, groups, _EVALUATE, _evaluate, _FITTED, texts=_HIDDEN)
 
 
 def predict(
@@ -80,7 +82,7 @@ def predict(
 ) -> None:
     """Parse the words of the command line and predict."""
     groups = [_DATA, (arguments.GraphPredictArguments, "Model")]
-    run_command(words, name, groups, _PREDICT, _predict, ("data_file", "model"))
+    run_command(words, name, groups, _PREDICT, _predict, _FITTED, texts=_HIDDEN)
 
 
 def _load(data: Any) -> Any:
@@ -205,12 +207,12 @@ def _check_test(found: Any, y: Any) -> None:
 def _fitted(options: Any) -> Any:
     from evolving_attention.estimators import GraphNodeClassifier
 
-    return GraphNodeClassifier.load(options.model, options.device)
+    return GraphNodeClassifier.load(options.model_dir, options.device)
 
 
 def _evaluate(data: Any, options: Any) -> dict[str, Any]:
     classifier = _fitted(options)
-    found = _load_as_trained(data, options.model)
+    found = _load_as_trained(data, options.model_dir)
     y = _labels(found, data)
     mask = None
     if options.part != "all":
@@ -228,7 +230,7 @@ def _evaluate(data: Any, options: Any) -> dict[str, Any]:
 
 def _predict(data: Any, options: Any) -> dict[str, Any]:
     classifier = _fitted(options)
-    found = _load_as_trained(data, options.model)
+    found = _load_as_trained(data, options.model_dir)
     odds = classifier.predict_proba(found.x, found.graph)
     labels = classifier.classes_[odds.argmax(axis=1)]
     text = io.StringIO()

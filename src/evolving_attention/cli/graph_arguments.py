@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evolving_attention.cli.attention_arguments import KINDS, AttentionOptions, option
+from evolving_attention.cli.attention_arguments import (
+    KINDS,
+    AttentionOptions,
+    option,
+    refuse,
+)
 from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
@@ -96,7 +101,8 @@ class GraphTrainingArguments:
     weight_decay: float = option(5e-4, "L2 penalty λ: λ/2 · Σ θ² is added to the loss.")
     patience: int | None = option(
         100,
-        "Stop after this many epochs without a new best validation loss or accuracy.",
+        "Stop after this many epochs in which neither the validation loss nor the "
+        "accuracy was as good as any before.",
     )
     seed: int = option(0, "Random seed.")
     device: str = option("cpu", "Where the model computes: cpu, auto, cuda.")
@@ -114,16 +120,22 @@ class GraphTrainingArguments:
 
 @dataclass
 class _Fitted:
-    model: PathText | None = option(None, "Folder that graph train wrote.")
+    model_dir: PathText | None = option(None, "Folder that graph train wrote.")
+    model: PathText | None = option(None, "Earlier name of --model_dir.")
     device: str = option("cpu", "Where the model computes: cpu, auto, cuda.")
     num_threads: int | None = option(None, "Threads; default: all.")
 
     def __post_init__(self) -> None:
         check_fields(self)
         resolve_device(self.device)
-        if self.model is None:
+        if self.model is not None and self.model_dir not in (None, self.model):
+            fix = "leave it out: it is the earlier name"
+            raise refuse("model", self.model, "no --model_dir with it", fix)
+        self.model_dir = self.model_dir or self.model
+        if self.model_dir is None:
             raise ConfigError(
-                "--model is missing: expected the folder that graph train wrote; add it"
+                "--model_dir is missing: expected the folder that graph train wrote; "
+                "add it"
             )
 
 

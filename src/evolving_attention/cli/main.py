@@ -191,7 +191,7 @@ def pretrain(context: typer.Context) -> None:
 
 image = typer.Typer(
     name="image",
-    help="Classify pictures by a Vision Transformer: train, evaluate, predict.",
+    help="Classify pictures by ViT, ResNet or CIFAR nets: train, evaluate, predict.",
     no_args_is_help=True,
 )
 app.add_typer(image)
@@ -382,11 +382,13 @@ def doctor(
 def bench(
     size: Annotated[
         list[str] | None,
-        typer.Option("--size", help="tiny, small, base; repeatable [small, base]."),
+        typer.Option(
+            "--size", help="tiny, small, base; repeatable; default: small, base."
+        ),
     ] = None,
     dtype: Annotated[
         list[str] | None,
-        typer.Option(help="float32, bfloat16; repeatable [those of the CPU]."),
+        typer.Option(help="float32, bfloat16; repeatable; default: those of the CPU."),
     ] = None,
     seconds: Annotated[
         float, typer.Option(help="Start no further model after this many seconds.")

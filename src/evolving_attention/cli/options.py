@@ -45,6 +45,7 @@ class Option:
     hidden: bool = False
     owner: type | None = None
     hint: Any = Any
+    shows_default: bool = True  # whether the help text ends with the default
 
     @property
     def is_bool(self) -> bool:
@@ -143,6 +144,20 @@ class Fields:
                         name, kinds, True, None, "", panel, True, owner
                     )
 
+    def reword(self, texts: Mapping[str, str]) -> Fields:
+        """Replaces whole help texts, default included, by the name of the option.
+
+        An empty text hides its option, which is still parsed.
+        """
+        for name in texts.keys() & self.options.keys():
+            self.options[name] = dataclasses.replace(
+                self.options[name],
+                help=texts[name],
+                hidden=not texts[name],
+                shows_default=False,
+            )
+        return self
+
     def normalise(self, words: Sequence[str]) -> list[str]:
         """Insert ``true`` after bare booleans; repeat the name before list items."""
         result: list[str] = []
@@ -225,8 +240,8 @@ def _parameter(option: Option) -> inspect.Parameter:
     words = {(bool,): "BOOL", (int,): "INT", (float,): "FLOAT"}
     kind = words.get(option.kinds, "TEXT")
     kind = "FLOAT" if option.kinds == (int, float) else kind
-    shows_default = option.default is not None and option.default not in ([], "")
-    default = f" (default: {option.default})" if shows_default else ""
+    shown = option.shows_default and option.default not in (None, [], "")
+    default = f" (default: {option.default})" if shown else ""
     described = typer.Option(
         f"--{option.name}",
         help=option.help + default,

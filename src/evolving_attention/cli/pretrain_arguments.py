@@ -44,9 +44,12 @@ class CorpusArguments:
     lowercase: bool | None = option(
         None, "Lower-case text for a trained tokenizer; default: for wordpiece."
     )
-    max_seq_length: int = option(128, "Tokens of a row; all rows are full.")
+    max_seq_length: int = option(
+        128, "Most tokens of a row; without --next_sentence, all but the last are full."
+    )
     next_sentence: bool = option(
-        False, "Rows are pairs of texts; the model also says whether they follow."
+        False,
+        "Rows are pairs of texts; the model also predicts whether the second follows.",
     )
     mlm_probability: float = option(0.15, "Share of tokens to predict.")
     mask_replace_prob: float = option(
@@ -160,9 +163,13 @@ class PretrainingArguments(TrainingArguments):
         0.01, "Steps of linear warm-up; a value below 1 is a share of all steps."
     )
     weight_decay: float = option(
-        0.01, "Decoupled weight decay, not on biases and LayerNorm weights."
+        0.01,
+        "Weight decay (not on biases and LayerNorm weights): decoupled for adamw, an "
+        "L2 penalty for adam, radam and sgd.",
     )
-    adam_epsilon: float = option(1e-6, "AdamW's epsilon, > 0.")
+    adam_epsilon: float = option(
+        1e-6, "Epsilon of the optimizer, > 0 (adamw, adam, radam)."
+    )
     eval_strategy: Literal["no", "steps", "epoch"] = option(
         "epoch", "Evaluate held-out rows, if there are any: no, steps or epoch."
     )

@@ -7,6 +7,7 @@ written when the run ends; a run without a record resumes from its checkpoint.
 from __future__ import annotations
 
 import gc
+import hashlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,7 @@ from evolving_attention.errors import ConfigError
 __all__ = [
     "SETTINGS",
     "Once",
+    "content_hashes",
     "own_folder",
     "repeated",
     "resumable",
@@ -42,6 +44,7 @@ SETTINGS = "settings.json"
 # Options that do not affect results: a later command may change them when it continues.
 _FREE = {"seeds", "compare", "output_dir", "overwrite_output_dir", "json"}
 _FREE |= {"num_threads", "log_level", "disable_tqdm", "verbose"}
+_CONTENT = "content"  # key of the files' hashes in SETTINGS
 
 
 class Once:
@@ -86,8 +89,8 @@ def repeated(
         ``comparison`` and ``table``, which are also in ``results.json``.
 
     Raises:
-        ConfigError: the folder holds runs with other options, or an option contradicts
-            --seeds.
+        ConfigError: the folder holds runs with other options or other content of their
+            files, or an option contradicts --seeds.
         Interrupted: a signal came; finished seeds are not repeated later.
     """
     from evolving_attention.training.state import plain
@@ -112,7 +115,7 @@ def repeated(
     root, fresh = Path(folder), None
     if "overwrite_output_dir" in options.options:
         fresh = bool(given.get("overwrite_output_dir"))
-    own_folder(root, settings_of(options, given), fresh)
+    own_folder(root, settings_of(options, given), fresh, content_hashes(given))
     records = {} if fresh else {s: read_record(root / f"seed-{s}" / RUN) for s in seeds}
     done = _agreed([seed for seed, record in records.items() if record is not None])
     once = Once()
@@ -151,7 +154,30 @@ def settings_of(options: Fields, given: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def own_folder(root: Path, settings: dict[str, Any], fresh: bool | None = None) -> None:
+def content_hashes(given: dict[str, Any]) -> dict[str, list[str]]:
+    """Returns hashes of the data files that are given, by option."""
+    found = {}
+    for name, value in given.items():
+        paths = value if isinstance(value, (list, tuple)) else [value]
+        if name.endswith("_file") and all(p and Path(p).is_file() for p in paths):
+            found[name] = [_hash(Path(path)) for path in paths]
+    return found
+
+
+def _hash(file: Path) -> str:
+    found = hashlib.blake2b(digest_size=16)
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
+
+
+def own_folder(
+    root: Path,
+    settings: dict[str, Any],
+    fresh: bool | None = None,
+    content: dict[str, list[str]] | None = None,
+) -> None:
     """Create a folder for runs with these settings, or check that it belongs to them.
 
     Args:
@@ -159,17 +185,23 @@ def own_folder(root: Path, settings: dict[str, Any], fresh: bool | None = None) 
         settings: options that decide the results.
         fresh: whether to replace runs with other settings; None: the command has no
             such option.
+        content: hashes of files by option; earlier versions did not record them.
 
     Raises:
-        ConfigError: the folder has runs with other settings.
+        ConfigError: the folder has runs with other settings or other content of files.
         CheckpointError, OSError: it cannot be written.
     """
     file = root / SETTINGS
-    before = None if fresh else read_record(file)
-    if before is not None and before != settings:
-        changed = [
-            k for k in {**before, **settings} if before.get(k) != settings.get(k)
-        ]
+    before, content = None if fresh else read_record(file), content or {}
+    theirs = dict(before or {})
+    hashes = theirs.pop(_CONTENT, {})
+    changed = [k for k in {**theirs, **settings} if theirs.get(k) != settings.get(k)]
+    changed += [
+        f"content of {name}"
+        for name in content
+        if name not in changed and hashes.get(name, content[name]) != content[name]
+    ]
+    if before is not None and changed:
         more = "" if fresh is None else " or add --overwrite_output_dir"
         raise ConfigError(
             f"{file}: runs with other options ({', '.join(sorted(changed))}), expected "
@@ -177,7 +209,8 @@ def own_folder(root: Path, settings: dict[str, Any], fresh: bool | None = None) 
         )
     if before is None and distributed.is_first():
         root.mkdir(parents=True, exist_ok=True)
-        durable.write_json(file, settings)
+        hashed = {_CONTENT: content} if content else {}
+        durable.write_json(file, {**settings, **hashed})
 
 
 def _of_seed(

@@ -11,8 +11,8 @@ from evolving_attention.field_types import PathText, check_fields
 __all__ = ["COMPARE", "RepeatArguments", "seed_numbers"]
 
 COMPARE = (
-    "Output folder of another --seeds: paired differences of equal seeds, this less "
-    "the other, with 95 % intervals."
+    "Output folder of an earlier --seeds run: adds the difference of each seed (this "
+    "run - that run), and the mean with its 95 % interval."
 )
 
 

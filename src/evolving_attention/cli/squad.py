@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 from collections.abc import Sequence
@@ -73,6 +74,24 @@ _MOST_USED = (
     "num_train_epochs",
     "learning_rate",
 )
+_NOT_TRAINING = {  # training options that evaluate and predict use
+    "output_dir",
+    "per_device_eval_batch_size",
+    "dataloader_prefetch_factor",
+    "log_level",
+    "disable_tqdm",
+    "bf16",
+    "precision",
+    "device",
+    "use_cpu",
+    "num_threads",
+    "ddp_timeout",
+}
+_TEXTS = {
+    "do_train": "",
+    "do_eval": "Evaluate after training; default: if there is a --validation_file.",
+    "do_predict": "Answer questions at the end; default: if there is a --test_file.",
+}
 _STEPS = {  # step: its flag, its file, the split on the Hub, its row limit
     "train": ("do_train", "train_file", "train", "max_train_samples"),
     "eval": ("do_eval", "validation_file", "validation", "max_eval_samples"),
@@ -88,11 +107,29 @@ def fields(step: str = "train") -> Fields:
         (QuestionArguments, "Data"),
         (AnswerArguments, "Answers"),
         (TuningArguments, "Training"),
-        (TrainingArguments, "Training"),
+        (TrainingArguments, "Training" if step == "train" else "Run"),
     ]
     if step == "train":
         groups.insert(-1, (RepeatArguments, "Training"))
-    return Fields(groups, {TrainingArguments: list(REFUSED)}, _MOST_USED)
+    found = Fields(groups, {TrainingArguments: list(REFUSED)}, _MOST_USED)
+    return found.reword(_TEXTS if step == "train" else _texts_without_training(step))
+
+
+def _texts_without_training(step: str) -> dict[str, str]:
+    """Returns help texts of evaluate or predict; options of other steps are hidden."""
+    names = [f.name for f in dataclasses.fields(TuningArguments)]
+    names += [f.name for f in dataclasses.fields(TrainingArguments)]
+    unused = {name for name in names if name not in _NOT_TRAINING}
+    for other, (_, file, _, limit) in _STEPS.items():
+        if other != step:
+            unused |= {file, limit}
+    return {
+        **dict.fromkeys(unused, ""),
+        "model_name_or_path": "The trained model: a folder, or its name on the Hub.",
+        "precision": "float32 or bfloat16; default: float32.",
+        "device": "cpu, auto (the first GPU, else the CPU), or a name that "
+        "evolving-attention doctor lists; default: auto.",
+    }
 
 
 def train(words: Sequence[str], name: str = "evolving-attention squad train") -> None:

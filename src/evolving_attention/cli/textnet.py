@@ -15,6 +15,7 @@ from evolving_attention.cli import textnet_arguments as arguments
 from evolving_attention.cli import textnet_data as text_data
 from evolving_attention.cli.attention_arguments import refuse
 from evolving_attention.cli.commands import (
+    HIDDEN_STEPS,
     check_steps,
     run_command,
     settle_saving,
@@ -56,6 +57,7 @@ _PREDICT = """Predict the classes of a file's texts, into a .tsv file.
 Example: evolving-attention textnet predict --model_dir out/sst5 --input_file
 reviews.csv --output_file classes.tsv
 """
+_TEST_FILE = "A csv, tsv or json file of labelled texts, instead of --dataset."
 _MOST_USED = (
     "dataset",
     "data_dir",
@@ -88,7 +90,8 @@ def train_fields() -> Fields:
         (RepeatArguments, "Training"),
         (training, "Training"),
     ]
-    return Fields(groups, {training: list(REFUSED)}, _MOST_USED)
+    fields = Fields(groups, {training: list(REFUSED)}, _MOST_USED)
+    return fields.reword(HIDDEN_STEPS)
 
 
 def train(words: Sequence[str], name: str = "evolving-attention textnet train") -> None:
@@ -300,10 +303,15 @@ def evaluate(
     """Parse the words of the command line and evaluate."""
     groups = [(arguments.EvaluateArguments, "Model"), _DATA]
     first = ("model_dir", "dataset", "data_dir", "part", "test_file")
-    run_command(words, name, groups, _EVALUATE, _evaluate, first)
+    texts = {"train_file": "", "validation_file": "", "test_file": _TEST_FILE}
+    run_command(words, name, groups, _EVALUATE, _evaluate, first, texts=texts)
 
 
 def _evaluate(fitted: Any, data: arguments.TextDataArguments) -> dict[str, Any]:
+    for name in ("train_file", "validation_file"):
+        if getattr(data, name) is not None:
+            fix = "give the file to evaluate on as --test_file"
+            raise refuse(name, getattr(data, name), "no such file with it", fix)
     net, tokenizer = _load(fitted)
     rows = text_data.load_test(data, fitted.part, net.config)
     values, labels = _chances(net, tokenizer, rows, fitted), rows.column("label")

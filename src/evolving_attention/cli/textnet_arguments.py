@@ -112,7 +112,7 @@ class TextDataArguments:
     )
     max_train_samples: int | None = option(None, "Use only the first N rows.")
     max_eval_samples: int | None = option(
-        None, "Use only the first N rows to evaluate, and of the test part."
+        None, "Use only the first N rows of the tuning part and of the test part."
     )
 
     def __post_init__(self) -> None:
@@ -303,8 +303,8 @@ class TextNetTrainingArguments(TrainingArguments):
     ] = option("adam", "adam, AdamW under its usual names, radam or sgd.")
     weight_decay: float = option(
         2e-6,
-        "Weight decay, not on biases and LayerNorm weights: an L2 norm in the loss; of "
-        "adamw decoupled.",
+        "Weight decay (not on biases and LayerNorm weights): decoupled for adamw, an "
+        "L2 penalty for adam, radam and sgd.",
     )
     max_grad_norm: float = option(0.0, "Clip the gradients' norm to this; 0: never.")
     eval_strategy: _Strategy = option(
@@ -318,7 +318,7 @@ class TextNetTrainingArguments(TrainingArguments):
         True, "Keep the weights of the best epoch on the tuning part, if there is one."
     )
     metric_for_best_model: str | None = option(
-        "accuracy", "Metric that selects the best checkpoint; mse of regression."
+        "accuracy", "Metric that selects the best checkpoint (regression: mse)."
     )
     json: bool = option(False, _JSON)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import logging
 import tempfile
 import warnings
@@ -22,10 +21,12 @@ from evolving_attention.cli.repeat_results import (
     RUN,
     check_comparable,
     collected,
+    read_record,
 )
 from evolving_attention.cli.timeseries_results import (
     align,
     check_scorable,
+    content_hash,
     one_line,
     prediction_rows,
     run_record,
@@ -33,7 +34,7 @@ from evolving_attention.cli.timeseries_results import (
     table,
 )
 from evolving_attention.device_names import resolve_device
-from evolving_attention.errors import ConfigError, Interrupted
+from evolving_attention.errors import ConfigError, DataError, Interrupted
 from evolving_attention.training.interrupts import InterruptGuard
 
 __all__ = [
@@ -55,6 +56,7 @@ _DATA = (arguments.SeriesDataArguments, "Data")
 _TABLES = (arguments.TableArguments, "Tables")
 _TRAINING = (arguments.SeriesTrainingArguments, "Training")
 _TRAIN = [_DATA, _TABLES, *_MODEL, _TRAINING]
+_RECORDED = ("seed", "best_epoch", "epochs", "fit_seconds")  # numbers of a run's record
 
 
 # ------------------------------------------------------------------------------- data
@@ -179,15 +181,14 @@ def _train(
             train_part, test_part, limit, options["missing"], options["longer"]
         )
     root, runs = _make_folder(Path(training.output_dir)), []
+    content = content_hash(train_part)
     for seed in training.seeds:
         folder = root / f"seed-{seed}"
-        record = _kept(folder, {**options, "random_state": seed}, training)
+        record = _kept(folder, {**options, "random_state": seed}, content, training)
         if record is None:
             record = _one_run(kind, folder, options, seed, train_part)
-        if test_part is not None and "test" not in record:
-            saved = load_estimator(folder, options["device"])
-            record["test"] = scores(saved, test_part)
-            durable.write_json(folder / RUN, record)
+        if test_part is not None:
+            _score(folder, record, test_part, options["device"])
         runs.append(record)
         _LOGGER.info("seed %d: %s", seed, one_line(record))
     results = collected(runs, table(runs), training.compare)
@@ -202,22 +203,40 @@ def _pretrained_length(folder: str) -> int:
     return int(ea.EADCTransformerConfig.from_pretrained(folder).max_length)
 
 
-def _kept(folder: Path, options: dict[str, Any], training: Any) -> Any:
+def _score(folder: Path, record: dict[str, Any], part: Any, device: str) -> None:
+    """Score a saved run on the test part, unless its record has these scores."""
+    content = content_hash(part)
+    contents = record.setdefault("content", {})
+    if "test" in record and contents.get("test", content) == content:
+        return
+    record["test"] = scores(load_estimator(folder, device), part)
+    contents["test"] = content
+    durable.write_json(folder / RUN, record)
+
+
+def _kept(folder: Path, options: dict[str, Any], content: str, training: Any) -> Any:
     """Returns the record of an earlier complete run with equal options; None: train.
 
+    Args:
+        folder: the folder of one seed.
+        options: the estimator's options.
+        content: hash of the training part; earlier versions did not record it.
+        training: options.
+
     Raises:
-        ConfigError: the folder holds a run with other options.
+        ConfigError: the folder holds a run with other options or training data.
+        DataError: the record is damaged.
     """
     from evolving_attention.attention import from_config
     from evolving_attention.training.state import plain
 
     file = folder / RUN
-    if training.overwrite_output_dir or not file.is_file():
+    record = None if training.overwrite_output_dir else _read_run(file)
+    if record is None:
         return None
-    record = json.loads(file.read_text("utf-8"))
     mine = plain({k: v for k, v in options.items() if k != "verbose"})
     theirs = {"device": "cpu", "longer": "error", **record.get("options", {})}
-    theirs["attention"] = plain(from_config(theirs["attention"]))  # including defaults
+    theirs["attention"] = plain(from_config(theirs.get("attention")))  # all options
     theirs.pop("verbose", None)
     if mine != theirs:
         changed = sorted(k for k in mine if mine[k] != theirs.get(k))
@@ -225,7 +244,32 @@ def _kept(folder: Path, options: dict[str, Any], training: Any) -> Any:
             f"{file}: a run with other options ({', '.join(changed)}), expected the "
             "same; choose another --output_dir or add --overwrite_output_dir"
         )
+    if record.get("content", {}).get("train", content) != content:
+        raise ConfigError(
+            f"{file}: a run on other training data, expected the same; choose another "
+            "--output_dir or add --overwrite_output_dir"
+        )
     return None if record.get("interrupted") else record
+
+
+def _read_run(file: Path) -> dict[str, Any] | None:
+    """Returns the record of a run; None if there is none.
+
+    Raises:
+        DataError: the record is damaged.
+    """
+    record = read_record(file)
+    if record is None:
+        return None
+    whole = all(isinstance(record.get(k), (int, float)) for k in _RECORDED)
+    objects = (record.get("options"), record.get("content", {}))
+    if not whole or not all(isinstance(one, dict) for one in objects):
+        raise DataError(
+            f"is not the record of a run, expected options, {', '.join(_RECORDED)}; "
+            "remove the file to run again",
+            str(file),
+        )
+    return record
 
 
 def _one_run(
@@ -245,6 +289,7 @@ def _one_run(
         if not estimator.is_fitted:
             raise
     record = run_record(estimator.result_, estimator.model_, seed, options)
+    record["content"] = {"train": content_hash(train)}
     _save(estimator.save, folder, record, options["n_epochs"])
     return record
 
@@ -278,7 +323,8 @@ def evaluate(
     words: Sequence[str], name: str = "evolving-attention timeseries evaluate"
 ) -> None:
     """Parse the words of the command line and evaluate."""
-    help = """Test a fitted estimator on a .ts file or the test part of a data set.
+    help = """Test a fitted estimator on a .ts or table file, or on a data set's test
+    part.
 
     Example: evolving-attention timeseries evaluate --model_dir out/vowels/seed-1
     --dataset JapaneseVowels
@@ -298,12 +344,21 @@ def _evaluate(model: Any, data: Any, tables: Any) -> dict[str, Any]:
         Path(model.predictions).parent.mkdir(parents=True, exist_ok=True)
     results["test"] = scores(estimator, part)
     if model.predictions:
-        found = estimator.predict(part)
-        rows = "\n".join(f"{i},{value},{part.y[i]}" for i, value in enumerate(found))
-        text = f"index,prediction,target\n{rows}\n"
-        durable.write_bytes(Path(model.predictions), text.encode("utf-8"))
+        names, rows = prediction_rows(estimator, part)
+        _write_table(
+            model.predictions,
+            [*names[:2], "target"],
+            [[*row[:2], target] for row, target in zip(rows, part.y, strict=True)],
+        )
     results["table"] = align([[k, f"{v:.6g}"] for k, v in results["test"].items()])
     return results
+
+
+def _write_table(file: str, header: list[str], rows: list[list[Any]]) -> None:
+    """Write a .csv file."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    durable.write_bytes(Path(file), text.getvalue().encode("utf-8"))
 
 
 def load_estimator(folder: Path, device: str = "cpu") -> Any:
@@ -344,9 +399,7 @@ def _predict(model: Any, tables: Any) -> dict[str, Any]:
     part = tables.read(model.input_file, False, is_regression)
     Path(model.output_file).parent.mkdir(parents=True, exist_ok=True)
     header, rows = prediction_rows(estimator, part)
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows([header, *rows])
-    durable.write_bytes(Path(model.output_file), text.getvalue().encode("utf-8"))
+    _write_table(model.output_file, header, rows)
     counts = {}
     if hasattr(estimator, "classes_"):
         found = [row[1] for row in rows]
@@ -387,7 +440,8 @@ def pretrain(
 
 def _is_whole(file: Path) -> bool:
     """Whether the folder has the record of a run that was not interrupted."""
-    return file.is_file() and not json.loads(file.read_text("utf-8")).get("interrupted")
+    record = read_record(file)
+    return record is not None and not record.get("interrupted")
 
 
 def _pretrain(
@@ -403,7 +457,7 @@ def _pretrain(
     if training.compare is not None:
         check_comparable(training.compare, training.seeds)
     root, several = Path(training.output_dir), len(training.seeds) > 1
-    if not several and _is_whole(root / RUN) and not training.overwrite_output_dir:
+    if not several and not training.overwrite_output_dir and _is_whole(root / RUN):
         raise ConfigError(
             f"--output_dir {root}: holds a pre-training, expected another folder; "
             "choose one or add --overwrite_output_dir"
@@ -417,13 +471,13 @@ def _pretrain(
     options["max_length"] = options["max_length"] or _longest(train_part, test_part)
     options.pop("pretrained")
     _make_folder(root)
-    runs = []
+    content, runs = content_hash(train_part, targets=False), []
     for seed in training.seeds:
         folder, record = root, None
         if several:
             folder = root / f"seed-{seed}"
             wanted = {**options, **vars(mask), "random_state": seed}
-            record = _kept(folder, wanted, training)
+            record = _kept(folder, wanted, content, training)
         if record is None:
             record = _one_pretraining(folder, options, mask, seed, train_part)
         runs.append(record)
@@ -450,5 +504,6 @@ def _one_pretraining(
         estimator, train.X, ratio=mask.mask_ratio, mean_span=mask.mean_span
     )
     record = run_record(result, fitted, seed, {**options, **vars(mask)})
+    record["content"] = {"train": content_hash(train, targets=False)}
     _save(fitted.save_pretrained, folder, record, options["n_epochs"])
     return record

@@ -59,7 +59,7 @@ class TableArguments:
         None, "Field separator; default: the most frequent one in the header."
     )
     do_regression: bool | None = option(
-        None, "Targets are values; default: if one is no whole number."
+        None, "Targets are values; default: if one is not an integer."
     )
 
     def __post_init__(self) -> None:

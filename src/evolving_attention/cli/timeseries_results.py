@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from evolving_attention.errors import InputError
 __all__ = [
     "align",
     "check_scorable",
+    "content_hash",
     "one_line",
     "prediction_rows",
     "run_record",
@@ -99,6 +101,18 @@ def check_scorable(
                 f"--max_length {max(x.shape[1] for x in series)}"
             )
     SeriesScaler("none", missing).refuse_missing(series, test.source)
+
+
+def content_hash(part: Any, targets: bool = True) -> str:
+    """Returns a hash of a part's series, channel names and, if wanted, its targets."""
+    found = hashlib.blake2b(digest_size=16)
+    for one in part.X:
+        values = np.asarray(one, "<f8")
+        found.update(f"{values.shape}".encode())
+        found.update(values.tobytes())
+    labels = None if part.y is None or not targets else np.asarray(part.y).tolist()
+    found.update(repr((part.channel_names, labels)).encode())
+    return found.hexdigest()
 
 
 def run_record(

@@ -136,11 +136,16 @@ class TranslationTrainingArguments(TrainingArguments):
     warmup_steps: float = option(
         4000, "Steps of linear warm-up; a value below 1 is a share of all steps."
     )
-    adam_beta2: float = option(0.98, "Decay of AdamW's second moment, in [0, 1).")
+    adam_beta2: float = option(
+        0.98, "Decay of the second moment, in [0, 1) (adamw, adam, radam)."
+    )
     max_grad_norm: float = option(0.0, "Clip the gradients' norm to this; 0: never.")
     label_smoothing_factor: float = option(0.1, "Label smoothing, in [0, 1).")
     per_device_train_batch_tokens: int | None = option(
         8192, "Most tokens in one training batch, of sources and targets together."
+    )
+    per_device_train_batch_size: int = option(
+        8, "Pairs in one training batch, with --per_device_train_batch_tokens none."
     )
     per_device_eval_batch_size: int = option(64, "Pairs in one evaluation batch.")
     prediction_loss_only: bool = option(
@@ -160,7 +165,7 @@ class TranslationTrainingArguments(TrainingArguments):
         "all", "Log the number of tokens trained on, of both languages."
     )
     early_stopping_patience: int | None = option(
-        5, "Stop after so many evaluations without a lower loss; none: never."
+        5, "Stop after this many evaluations without a lower loss; none: never."
     )
     json: bool = option(False, _JSON)
 
@@ -179,17 +184,16 @@ class SearchArguments:
     length_penalty: float = option(1.0, "More than 0 favours long translations.")
     length_penalty_form: Literal["transformers", "gnmt"] = option(
         "transformers",
-        "A sum of log probabilities of n tokens is divided by n^penalty, or as GNMT "
-        "has it by ((5 + n) / 6)^penalty: transformers or gnmt.",
+        "Divisor of a beam's log probability, for n tokens: n^penalty (transformers) "
+        "or ((5 + n) / 6)^penalty (gnmt).",
     )
     early_stopping: bool | Literal["never"] = option(
         False,
-        "When a sentence with as many finished beams as asked for is done: True, at "
-        "once; False, when no beam of its present length can be better; never, when "
-        "none of any length can.",
+        "When to stop once enough beams have ended. True: at once; False: when no open "
+        "beam can beat them at its current length; never: when none can at any length.",
     )
     max_new_tokens: int | None = option(
-        None, "Most tokens of a translation; default: those of its source and 50."
+        None, "Most tokens of a translation; default: those of its source + 50."
     )
     min_new_tokens: int = option(0, "Fewest tokens of a translation.")
     no_repeat_ngram_size: int = option(

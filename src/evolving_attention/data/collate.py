@@ -153,9 +153,14 @@ def unpadded(row: Mapping[str, Any], where: int = 0) -> Mapping[str, Any]:
         unpadded({"input_ids": [5, 7, 0], "attention_mask": [1, 1, 0], "label": 1})
         # {"input_ids": [5, 7], "label": 1}
     """
-    if "attention_mask" not in row or np.ndim(row.get("input_ids", 0)) != 1:
+    if not hasattr(row, "keys"):
+        raise InputError(
+            f"row {where} of the batch is a {type(row).__name__}, expected a dict with "
+            "input_ids; convert it, or leave it out"
+        )
+    if "attention_mask" not in row or _array(row, "input_ids", where).ndim != 1:
         return row
-    mask = np.asarray(row["attention_mask"])
+    mask = _array(row, "attention_mask", where)
     length = len(row["input_ids"])
     tokens = np.flatnonzero(mask)
     if (
@@ -173,7 +178,7 @@ def unpadded(row: Mapping[str, Any], where: int = 0) -> Mapping[str, Any]:
     span = slice(tokens[0], tokens[-1] + 1)
     cut = {name: value for name, value in row.items() if name != "attention_mask"}
     for name in _PER_TOKEN:
-        if name in row and np.ndim(row[name]) == 1:
+        if name in row and _array(row, name, where).ndim == 1:
             _check_length(row, name, where)
             cut[name] = row[name][span]
     for name in SPAN:
@@ -202,11 +207,15 @@ def collate_labels(rows: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
     name = _label_of(rows)
     if not _all_have(rows, name):
         return None
-    if np.ndim(rows[0][name]) == 2:
-        return np.asarray(np.concatenate([row[name] for row in rows]), np.int64)
-    if np.ndim(rows[0][name]):
+    kind = _array(rows[0], name, 0).ndim
+    if kind == 1:
         return _joined(_per_token(rows, name))
-    labels = np.asarray([row[name] for row in rows])
+    try:
+        if kind == 2:
+            return np.asarray(np.concatenate([row[name] for row in rows]), np.int64)
+        labels = np.asarray([row[name] for row in rows])
+    except (TypeError, ValueError):
+        raise _unlike_the_first(rows, name) from None
     if labels.dtype.kind == "f":
         return labels.astype(np.float32)
     if labels.dtype.kind not in "iu":
@@ -214,6 +223,16 @@ def collate_labels(rows: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
             f"labels are {labels.dtype}; expected int (classes) or float (regression)"
         )
     return labels.astype(np.int64)
+
+
+def _unlike_the_first(rows: Sequence[Mapping[str, Any]], name: str) -> InputError:
+    """Returns the error for labels that do not have one form in all rows."""
+    shapes = [_array(row, name, where).shape for where, row in enumerate(rows)]
+    bad = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), 0)
+    return InputError(
+        f"row {bad} of the batch: {name} is {rows[bad][name]!r:.60}, expected the form "
+        f"of row 0, {rows[0][name]!r:.60}; give every row one number, or one per token"
+    )
 
 
 def _places(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
@@ -261,19 +280,30 @@ def _all_have(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
 
 
 def _ids(row: Mapping[str, Any], name: str, where: int) -> np.ndarray:
-    try:
-        array = np.asarray(row[name])
-    except KeyError:
+    if name not in row:
         raise InputError(
             f"row {where} of the batch has no {name!r}, only {', '.join(row)}; "
             "tokenise the data set first (tokenize_dataset)"
-        ) from None
+        )
+    array = _array(row, name, where)
     if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
         raise InputError(
             f"row {where} of the batch: {name} is {array.dtype} of shape "
             f"{array.shape}; expected a non-empty list of ints"
         )
     return array
+
+
+def _array(row: Mapping[str, Any], name: str, where: int) -> np.ndarray:
+    """Returns a field of a row as an array; 0-d if the row lacks it."""
+    try:
+        return np.asarray(row.get(name, 0))
+    except ValueError:
+        raise InputError(
+            f"row {where} of the batch: {name} holds lists of different lengths, "
+            "expected one list of ints; for multiple choice pass data_collator="
+            "ea.DataCollatorForMultipleChoice(tokenizer)"
+        ) from None
 
 
 def _joined(arrays: list[np.ndarray]) -> np.ndarray:

@@ -64,6 +64,8 @@ def load_npz(
         ) from error
     try:
         x = _features(arrays)
+        if x.dtype.kind not in "biuf":
+            raise InputError(f"x: dtype {x.dtype}, expected real numbers")
         if normalize:
             x = _normalized(x)
         sources, targets = _edges(arrays, undirected)
@@ -107,9 +109,11 @@ def _features(arrays: dict[str, Array]) -> Any:
     )
     data, indices, starts, shape = (arrays[name] for name in _SPARSE)
     try:
-        return sparse.csr_array((data, indices, starts), shape=tuple(shape.tolist()))
+        x = sparse.csr_array((data, indices, starts), shape=tuple(shape.tolist()))
+        x.check_format(full_check=True)  # the range of the indices, too
     except (TypeError, ValueError) as error:
         raise InputError(f"x_data, x_indices, x_indptr: {error}") from error
+    return x
 
 
 def _normalized(x: Any) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 
 from evolving_attention.data.collate import collate_packed, unpadded
 from evolving_attention.data.packed import Batch, PackedDataset, each
-from evolving_attention.errors import ConfigError
+from evolving_attention.errors import ConfigError, InputError
 
 __all__ = ["PackedLoader", "epoch_batches", "token_batches"]
 
@@ -248,8 +248,20 @@ def row_lengths(
     if lengths is None:
         read = unpadded if without_padding else lambda row, where: row
         rows = enumerate(each(features))
-        lengths = [len(read(row, i)["input_ids"]) for i, row in rows]
+        lengths = [_length(read(row, i), i) for i, row in rows]
     return np.asarray(lengths, dtype=np.int64)
+
+
+def _length(row: Mapping[str, Any], where: int) -> int:
+    """Returns the number of tokens of a row, which errors name by its index."""
+    try:
+        return len(row["input_ids"])
+    except (KeyError, TypeError):
+        found = f"{row.get('input_ids')!r:.60}" if "input_ids" in row else "missing"
+        raise InputError(
+            f"row {where} of the data set: input_ids is {found}, expected a list of "
+            "ints in every row; tokenise it (tokenize_dataset), or leave it out"
+        ) from None
 
 
 def _in_background(

@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
+from evolving_attention.errors import InputError
+
 __all__ = [
     "SPAN",
     "TARGETS",
@@ -106,15 +108,25 @@ def each(rows: Any) -> Iterator[Any]:
 
 
 def digest(count: int, rows: Iterable[Mapping[str, Any]]) -> str:
-    """Returns blake2b over a count, and over arrays with names, shapes and dtypes."""
+    """Returns blake2b over a count, and over arrays with names, shapes and dtypes.
+
+    Raises:
+        InputError: an entry of a row is not numeric; names the row.
+    """
     found = hashlib.blake2b(digest_size=16)
     found.update(str(count).encode())
-    for row in rows:
+    for index, row in enumerate(rows):
         for name, value in row.items():
             if value is None:
                 continue
-            values = np.asarray(value)
-            values = values.astype("<i8" if values.dtype.kind in "iub" else "<f8")
+            try:
+                values = np.asarray(value)
+                values = values.astype("<i8" if values.dtype.kind in "iub" else "<f8")
+            except (TypeError, ValueError):
+                raise InputError(
+                    f"row {index} of the data set: {name} is {value!r:.60}, expected "
+                    "numbers; number the labels, and tokenise text"
+                ) from None
             found.update(f"{name}{values.shape}{values.dtype.kind}".encode())
             found.update(values.tobytes())
     return found.hexdigest()

@@ -34,7 +34,7 @@ def rows_of(dataset: Any, role: str) -> Any:
 
     Raises:
         ConfigError: ``dataset`` is a dict of data sets.
-        InputError: the columns differ in length.
+        InputError: the columns differ in length, or a later row of a list is no dict.
     """
     if type(dataset).__module__.partition(".")[0] == "pandas":
         if not hasattr(dataset, "columns"):
@@ -44,6 +44,7 @@ def rows_of(dataset: Any, role: str) -> Any:
             )
         return dataset.to_dict("records")
     if not isinstance(dataset, Mapping):
+        _refuse_other_rows(dataset, role)
         return dataset
     if is_several(dataset):
         names = ", ".join(map(str, dataset))
@@ -65,8 +66,23 @@ def rows_of(dataset: Any, role: str) -> Any:
     ]
 
 
+def _refuse_other_rows(dataset: Any, role: str) -> None:
+    """Refuses rows of a list after the first that are no dicts."""
+    if type(dataset) not in (list, tuple):  # runs no user code
+        return
+    for index, row in enumerate(dataset):
+        if index and not hasattr(row, "keys"):
+            raise InputError(
+                f"Trainer: {role}[{index}] is a {type(row).__name__}, expected a dict "
+                "with the keys of the first row; convert it, or leave it out"
+            )
+
+
 def column_of(dataset: Any, name: str) -> Any:
-    """Returns all values of a column of a data set of any form; None if it has none."""
+    """Returns all values of a column of a data set of any form; None if it has none.
+
+    A row of a list that lacks the column has the value None.
+    """
     if isinstance(dataset, PackedDataset):
         return getattr(dataset, name, None)
     if hasattr(dataset, "column"):  # TableDataset
@@ -75,8 +91,9 @@ def column_of(dataset: Any, name: str) -> Any:
         return dataset.get(name)
     if hasattr(dataset, "column_names"):  # the datasets library
         return list(dataset[name]) if name in dataset.column_names else None
-    first = dataset[0] if len(dataset) else None
-    if not isinstance(first, Mapping) or name not in first:
+    is_list = type(dataset) in (list, tuple)  # reading it runs no user code
+    some = dataset if is_list or not len(dataset) else [dataset[0]]
+    if not any(isinstance(row, Mapping) and name in row for row in some):
         return None
     return [dataset[index].get(name) for index in range(len(dataset))]
 

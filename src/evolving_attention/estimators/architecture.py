@@ -16,7 +16,8 @@ DEFAULT_ATTENTION = Evolving(alpha=0.5, beta=0.3)
 
 _HEADS, _SHARE = 8, 0.25  # the paper's heads, and its share of attention features
 _OF_ATTENTION = ("alpha", "beta", "kernel_size")
-_OF_MODEL = {  # estimator's option: config's option
+_DROPOUT = "hidden_dropout_prob"
+_OF_MODEL = {  # estimator's option: config's option, whose default None keeps
     "conv_kernel_size": "kernel_size",
     "causal": "causal",
     "norm": "norm",
@@ -37,9 +38,16 @@ def model_settings(estimator: Any) -> dict[str, Any]:
         "num_blocks": estimator.num_blocks,
         "num_attention_heads": estimator.num_attention_heads,
         "attention_ratio": estimator.attention_ratio,
-        "hidden_dropout_prob": estimator.dropout,
-        **(estimator.model_options or {}),
+        _DROPOUT: estimator.dropout,
     }
+    for name, value in (estimator.model_options or {}).items():
+        if name in options:
+            raise ConfigError(
+                f"{type(estimator).__name__}: model_options has {name!r}={value!r}, "
+                "expected options that the estimator does not have; give "
+                f"{'dropout' if name == _DROPOUT else name}= instead"
+            )
+    options |= estimator.model_options or {}
     for own, name in _OF_MODEL.items():
         value = plain_scalar(getattr(estimator, own))
         if value is None:

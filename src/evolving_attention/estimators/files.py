@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,13 +12,15 @@ from evolving_attention import durable
 from evolving_attention.attention import from_config
 from evolving_attention.data.series_scaling import SeriesScaler
 from evolving_attention.device_names import resolve_device
-from evolving_attention.durable.files import reported
+from evolving_attention.durable.files import digest, reported
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
+from evolving_attention.interop.evolving_mark import weights_stem
 from evolving_attention.interop.json_file import read_object
 from evolving_attention.interop.paths import present
 from evolving_attention.training.state import plain
 
 __all__ = [
+    "check_files",
     "from_pretraining",
     "load",
     "packed",
@@ -28,7 +28,7 @@ __all__ = [
     "read_record",
     "save",
     "unpacked",
-    "writing",
+    "write",
 ]
 
 FILE = "estimator.json"
@@ -37,12 +37,49 @@ MAX_BYTES = 64 << 20  # limit of the record's size; its history grows with the e
 _Class = TypeVar("_Class")
 
 
-@contextmanager
-def writing(folder: str | Path) -> Iterator[None]:
-    """Creates an estimator's folder for writing; OSError becomes CheckpointError."""
-    with reported(f"cannot write {folder}", "the estimator is not saved"):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        yield
+def write(folder: str | Path, model: Any, record: dict[str, Any]) -> None:
+    """Writes an estimator's folder: the model's files, then the record, with digests.
+
+    If this fails part way, the record that remains does not fit the model's files, and
+    :func:`check_files` refuses the folder.
+
+    Raises:
+        CheckpointError: the folder cannot be written.
+    """
+    root = Path(folder)
+    with reported(f"cannot write {root}", "the estimator is not saved"):
+        root.mkdir(parents=True, exist_ok=True)
+        model.save_pretrained(root)
+        stem = weights_stem(model.config.to_saved())
+        written = [root / "config.json", *sorted(root.glob(f"{stem}*.safetensors"))]
+        digests = {path.name: digest(path)[1] for path in written}
+        durable.write_json(root / FILE, plain({**record, "files": digests}))
+
+
+def check_files(folder: Path, record: dict[str, Any]) -> None:
+    """Refuses a folder whose model is not the one that its record belongs to.
+
+    Records that earlier versions wrote have no digests and are not checked.
+
+    Raises:
+        CheckpointError: a file of the model is missing or is another one.
+    """
+    digests = record.get("files", {})
+    if not isinstance(digests, dict):
+        raise CheckpointError(
+            f"{folder / FILE}: files is {digests!r:.80}, expected an object of names "
+            "and digests, as save() writes; save the estimator again"
+        )
+    for name, expected in digests.items():
+        path = folder / Path(name).name
+        with reported(f"cannot read {path}", "the estimator is not loaded"):
+            found = digest(path)[1]
+        if found != expected:
+            raise CheckpointError(
+                f"{path}: is not the file that {FILE} was saved with, expected the "
+                "model and the record of one save(): a later save was interrupted, or "
+                "the file was changed since; save the estimator again"
+            )
 
 
 def packed(model: Any) -> dict[str, Any]:
@@ -88,11 +125,10 @@ def save(estimator: Any, folder: Path) -> None:
         "history": estimator.history_,
         "best_epoch": estimator.best_epoch_,
         "interrupted": estimator.interrupted_,
+        "n_features": vars(estimator).get("n_features_in_"),
         **estimator._own_state(),
     }
-    with writing(folder):
-        estimator.model_.save_pretrained(folder)
-        durable.write_json(folder / FILE, plain(record))
+    write(folder, estimator.model_, record)
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -128,6 +164,7 @@ def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
             f"{record.get('format')!r}, expected {name} in format {FORMAT}; load it "
             "with its own class"
         )
+    check_files(folder, record)
     try:
         options = _known_options(estimator_class, record)
         make: Any = estimator_class
@@ -139,6 +176,8 @@ def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
         estimator.history_ = record["history"]
         estimator.best_epoch_ = record["best_epoch"]
         estimator.interrupted_ = record.get("interrupted")
+        if record.get("n_features") is not None:
+            estimator.n_features_in_ = int(record["n_features"])
         estimator._set_own_state(record)
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from evolving_attention import durable
 from evolving_attention.attention import from_config
 from evolving_attention.data.graph import Graph
 from evolving_attention.data.series_axes import names_of
@@ -27,7 +27,6 @@ from evolving_attention.estimators.named import NamedOptions
 from evolving_attention.estimators.randomness import seed_of
 from evolving_attention.field_types import check_attributes
 from evolving_attention.training import runtime
-from evolving_attention.training.state import plain
 
 __all__ = ["GraphNodeClassifier"]
 
@@ -179,6 +178,8 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         import evolving_attention as ea
 
         self._check_options()
+        if validation_mask is None:
+            self._check_patience()
         if graph is None:
             raise InputError(
                 "graph is None, expected the edges between the nodes; pass "
@@ -244,6 +245,16 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
                 "ea.GATConfig"
             )
         resolve_device(self.device)
+
+    def _check_patience(self) -> None:
+        """Refuse a patience that was set, though no node is held out to watch."""
+        usual = inspect.signature(type(self)).parameters["patience"].default
+        if self.patience not in (None, usual) and not self.validation_fraction:
+            raise ConfigError(
+                f"{type(self).__name__}: patience={self.patience} with "
+                "validation_fraction=0, expected validation nodes to watch; raise "
+                "validation_fraction, pass a validation_mask, or leave patience out"
+            )
 
     def _model_settings(self) -> dict[str, Any]:
         """Returns the options of the model's config."""
@@ -386,7 +397,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         return self.model_
 
     def _graph_of(self, X: Any, graph: Any) -> Graph:
-        nodes = X.shape[0] if hasattr(X, "shape") else len(X)
+        nodes = _rows_of(X)
         if graph is None:
             graph = vars(self).get("graph_")
             if graph is None:
@@ -400,7 +411,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
                     f"X: {nodes} rows, the graph of the fit has {graph.num_nodes} "
                     "nodes; expected one row each; pass the other graph as graph"
                 )
-        return Graph.of(graph, int(nodes))
+        return Graph.of(graph, nodes)
 
     # --- files --------------------------------------------------------------------
 
@@ -430,9 +441,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
             "interrupted": vars(self).get("interrupted_"),
             "features": vars(self).get("feature_names_in_"),
         }
-        with files.writing(folder):
-            self._fitted().save_pretrained(Path(folder))
-            durable.write_json(Path(folder) / files.FILE, plain(record))
+        files.write(folder, self.model_, record)
 
     @classmethod
     def load(cls: type[_Self], folder: str | Path, device: str = "cpu") -> _Self:
@@ -453,6 +462,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
                 f"{record.get('format')!r}, expected {name} in format {files.FORMAT}; "
                 "load it with its own class"
             )
+        files.check_files(path, record)
         try:
             made = cls(**record["options"], device=device)
             made.classes_ = np.array(record["classes"], np.dtype(record["kind"]))
@@ -469,6 +479,19 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         made.model_ = ea.GATForNodeClassification.from_pretrained(path, device=device)
         made.n_features_in_ = made.model_.config.num_features
         return made
+
+
+def _rows_of(X: Any) -> int:
+    """Returns the number of rows of X, [nodes, features]."""
+    try:
+        shape = np.shape(X)
+    except ValueError as error:  # rows of different lengths
+        raise ShapeError(f"X: {error}; expected [nodes, features]") from None
+    if len(shape) != 2:
+        raise ShapeError(
+            f"X: shape {shape}, expected [nodes, features]: a row for each node"
+        )
+    return int(shape[0])
 
 
 def _labels(y: Any, count: int) -> Array:

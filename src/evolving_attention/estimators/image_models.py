@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from evolving_attention.data.image_transforms import (
     Transform,
 )
 from evolving_attention.errors import ConfigError, InputError, suggestion
+from evolving_attention.interop.rules import matches
 
 __all__ = [
     "DEFAULT_ATTENTION",
@@ -30,15 +32,15 @@ Array = np.ndarray[Any, Any]
 #: Attention of the paper's image models (Wang et al., TPAMI 2023).
 DEFAULT_ATTENTION = Evolving(alpha=0.1, beta=0.3)
 NORMALIZE = ("dataset", "half", "none")
-_OF_VIT = (  # options that only "vit" reads
+_SIZES = (
     "patch_size",
     "hidden_size",
     "num_hidden_layers",
     "num_attention_heads",
     "intermediate_size",
-    "dropout",
-    "pooling",
 )
+_OTHERS = {"dropout": "hidden_dropout_prob", "pooling": "pooling"}  # config's option
+_OF_VIT = (*_SIZES, *_OTHERS)  # options that only "vit" reads
 
 
 def _family(name: str) -> tuple[Any, dict[str, Any]] | None:
@@ -52,7 +54,7 @@ def _family(name: str) -> tuple[Any, dict[str, Any]] | None:
         "aa_resnet": modeling.AAResNetConfig,
     }
     if name in families:
-        return families[name], {}
+        return families[name], {"layer_norm_eps": 1e-6} if name == "vit" else {}
     found = sizes_of(name)
     is_of_images = found is not None and issubclass(found[0], modeling.ImageConfig)
     return found if is_of_images else None
@@ -75,15 +77,22 @@ def check_architecture(estimator: Any) -> None:
         )
     if chosen == "vit":
         return
-    usual = inspect.signature(type(estimator)).parameters
-    for name in _OF_VIT:
-        value = getattr(estimator, name)
-        if value != usual[name].default:
-            raise ConfigError(
-                f"{who}: {name}={value!r} with architecture={chosen!r}, expected "
-                f"{usual[name].default!r}: 'vit' alone has this option; give options "
-                "of the architecture's config as model_options"
-            )
+    for name, value in _changed(estimator, _OF_VIT).items():
+        raise ConfigError(
+            f"{who}: {name}={value!r} with architecture={chosen!r}, expected "
+            f"{_default(estimator, name)!r}: 'vit' alone has this option; give options "
+            "of the architecture's config as model_options"
+        )
+
+
+def _default(estimator: Any, name: str) -> Any:
+    return inspect.signature(type(estimator)).parameters[name].default
+
+
+def _changed(estimator: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Returns those of the options that differ from their defaults."""
+    values = {name: getattr(estimator, name) for name in names}
+    return {n: v for n, v in values.items() if v != _default(estimator, n)}
 
 
 def scaling(pixels: Array, normalize: str) -> tuple[list[float], list[float]]:
@@ -111,7 +120,7 @@ def changes(estimator: Any, size: tuple[int, int]) -> list[Transform]:
 
 
 def new(estimator: Any, size: tuple[int, int], channels: int, classes: Array) -> Any:
-    """Builds a new model, or loads a checkpoint with a new head.
+    """Builds a new model, or loads a checkpoint, where needed with a new head.
 
     Raises:
         ConfigError: an option does not fit the model.
@@ -124,26 +133,84 @@ def new(estimator: Any, size: tuple[int, int], channels: int, classes: Array) ->
     assert family is not None  # ensured by check_architecture()
     config, settings = family
     maker = MODELS["image_classification"][config.model_type]
-    own, is_vit = estimator.attention, estimator.architecture == "vit"
     names = {i: str(label) for i, label in enumerate(classes.tolist())}
-    given: dict[str, Any] = {"num_labels": len(classes), "id2label": names}
+    head = {"num_labels": len(classes), "id2label": names}
+    own = _own_options(estimator, config, size)
+    _refuse_twice(estimator, own)
+    given = {**head, **own, **(estimator.model_options or {})}
+    if estimator.pretrained is None:
+        return maker(config(**{**settings, "num_channels": channels, **given}))
+    found = _loaded(maker, estimator.pretrained, given)
+    if found.config.num_channels != channels:
+        raise InputError(
+            f"X: pictures with {channels} channels, expected "
+            f"{found.config.num_channels} as in {estimator.pretrained}; convert them"
+        )
+    if estimator.architecture == "vit":
+        _check_sizes(estimator, found.config)
+    return found
+
+
+def _own_options(
+    estimator: Any, config: type[Any], size: tuple[int, int]
+) -> dict[str, Any]:
+    """Returns the estimator's options as options of the architecture's config."""
+    own, is_vit = estimator.attention, estimator.architecture == "vit"
+    found: dict[str, Any] = {}
     if is_vit or own is not None:
-        given["attention"] = DEFAULT_ATTENTION if own is None else from_config(own)
+        by_default = own is None or own == "evolving"
+        found["attention"] = DEFAULT_ATTENTION if by_default else from_config(own)
     if "image_size" in config.defaults:
-        given["image_size"] = list(size)
-    given |= estimator.model_options or {}
-    if estimator.pretrained is not None:
-        found = maker.from_pretrained(estimator.pretrained, **given)
-        if found.config.num_channels != channels:
-            raise InputError(
-                f"X: pictures with {channels} channels, expected "
-                f"{found.config.num_channels} as in {estimator.pretrained}; convert "
-                "them"
+        found["image_size"] = list(size)
+    if is_vit and estimator.pretrained is None:
+        found |= _vit_settings(estimator, size)
+    elif is_vit:  # the checkpoint has its own dropout and pooling
+        changed = _changed(estimator, _OTHERS)
+        found |= {_OTHERS[name]: value for name, value in changed.items()}
+    return found
+
+
+def _refuse_twice(estimator: Any, own: dict[str, Any]) -> None:
+    """Refuse model_options that the estimator's own options decide."""
+    names = {config: name for name, config in _OTHERS.items()}
+    for name, value in (estimator.model_options or {}).items():
+        if name in own:
+            raise ConfigError(
+                f"{type(estimator).__name__}: model_options has {name!r}={value!r}, "
+                "expected options that the estimator does not have; give "
+                f"{names.get(name, name)}= instead"
             )
+
+
+def _loaded(maker: type[Any], folder: Any, given: dict[str, Any]) -> Any:
+    """Loads a checkpoint; draws a new head if its own has other classes."""
+    found = maker.from_pretrained(folder, **{**given, "strict": False})
+    report, prefix = found.load_report, maker.table.prefix
+    body_fits = all(
+        "float" in item.found and not item.name.startswith(prefix)
+        for item in report.mismatched
+    )
+    unused = maker.table.allowed_unexpected
+    complete = all(matches(name, unused) for name in report.unexpected)
+    if body_fits and complete and not report.missing:
         return found
-    if is_vit:
-        settings = _vit_settings(estimator, size)
-    return maker(config(**{**settings, "num_channels": channels, **given}))
+    return maker.from_pretrained(folder, **given)  # says what does not fit
+
+
+def _check_sizes(estimator: Any, config: Any) -> None:
+    """Refuse sizes other than the checkpoint's."""
+    from evolving_attention.modeling.images import pair_of
+
+    for name, value in _changed(estimator, _SIZES).items():
+        held = getattr(config, name)
+        if name == "patch_size":
+            value, held = pair_of(value, name, "ImageClassifier"), config.side(name)
+        if value != held:
+            raise ConfigError(
+                f"{type(estimator).__name__}: {name}={getattr(estimator, name)!r}, "
+                f"expected {getattr(config, name)!r} as in {estimator.pretrained}: a "
+                "checkpoint determines the sizes; leave it out"
+            )
 
 
 def _vit_settings(estimator: Any, size: tuple[int, int]) -> dict[str, Any]:
@@ -158,5 +225,4 @@ def _vit_settings(estimator: Any, size: tuple[int, int]) -> dict[str, Any]:
         "intermediate_size": estimator.intermediate_size or 2 * estimator.hidden_size,
         "hidden_dropout_prob": estimator.dropout,
         "pooling": estimator.pooling,
-        "layer_norm_eps": 1e-6,
     }

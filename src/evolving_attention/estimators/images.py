@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from evolving_attention import durable
 from evolving_attention.data.image_transforms import Compose, Normalize, resized
 from evolving_attention.data.images import (
     ImageRows,
@@ -40,7 +39,6 @@ from evolving_attention.estimators.targets import PICTURES
 from evolving_attention.metrics.images import confusion_matrix, top_k
 from evolving_attention.optim.factory import check_options
 from evolving_attention.training.schedules import multiplier
-from evolving_attention.training.state import plain
 
 __all__ = ["ImageClassifier"]
 
@@ -234,6 +232,11 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
             ConfigError: names the option, its value and the expected one.
         """
         rules.check_training(self, _RANGES)
+        if self.label_smoothing == 1:
+            raise ConfigError(
+                f"ImageClassifier: label_smoothing={self.label_smoothing!r}, expected "
+                "a number from 0, below 1; give a smaller one"
+            )
         for name, known in (
             ("normalize", image_models.NORMALIZE),
             ("on_error", _ERRORS),
@@ -536,9 +539,7 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
             "interrupted": self.interrupted_,
             "skipped": self.skipped_,
         }
-        with files.writing(folder):
-            self.model_.save_pretrained(folder)
-            durable.write_json(Path(folder) / files.FILE, plain(record))
+        files.write(folder, self.model_, record)
 
     @classmethod
     def load(cls: type[_Self], folder: str | Path, device: str = "cpu") -> _Self:
@@ -560,6 +561,7 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
                 f"{record.get('format')!r}, expected {cls.__name__} in format "
                 f"{_FORMAT}; load it with its own class"
             )
+        files.check_files(root, record)
         model = ea.AutoModelForImageClassification.from_pretrained(root, device=device)
         try:
             found = cls(**{**record["options"], "device": device})

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.errors import ShapeError
+from evolving_attention.errors import InputError, ShapeError
+from evolving_attention.metrics.probabilities import finite_rows
 
 __all__ = ["confusion_matrix", "top_k"]
 
@@ -25,6 +26,8 @@ def top_k(scores: Any, labels: Any, k: int = 5) -> float:
 
     Raises:
         ShapeError: there is not one label for each row of scores.
+        NonFiniteError: a score is NaN or infinite.
+        InputError: a label is not the number of a class.
 
     Example:
         >>> from evolving_attention.metrics import top_k
@@ -37,6 +40,8 @@ def top_k(scores: Any, labels: Any, k: int = 5) -> float:
             f"top_k: scores of shape {scores.shape} with labels of shape "
             f"{labels.shape}, expected [n, classes] and [n]"
         )
+    scores = finite_rows(scores)
+    labels = _numbers(labels, scores.shape[1], "top_k: labels")
     own = np.take_along_axis(scores, labels[:, None], axis=1)
     earlier = np.arange(scores.shape[1]) < labels[:, None]
     better = (scores > own) | ((scores == own) & earlier)
@@ -53,6 +58,7 @@ def confusion_matrix(predicted: Any, labels: Any, classes: int) -> Array:
 
     Raises:
         ShapeError: there is not one label for each prediction.
+        InputError: a label or a prediction is not the number of a class.
 
     Example:
         >>> from evolving_attention.metrics import confusion_matrix
@@ -65,6 +71,25 @@ def confusion_matrix(predicted: Any, labels: Any, classes: int) -> Array:
             f"confusion_matrix: predictions of shape {predicted.shape} with labels of "
             f"shape {labels.shape}, expected [n] and [n]"
         )
+    predicted = _numbers(predicted, classes, "confusion_matrix: predictions")
+    labels = _numbers(labels, classes, "confusion_matrix: labels")
     found = np.zeros((classes, classes), np.int64)
     np.add.at(found, (labels, predicted), 1)
     return found
+
+
+def _numbers(given: Array, classes: int, what: str) -> Array:
+    """Returns class numbers as int64; an empty array may have any dtype.
+
+    Raises:
+        InputError: one is not an integer from 0 to ``classes`` - 1.
+    """
+    if len(given) and given.dtype.kind not in "iu":
+        raise InputError(f"{what} of dtype {given.dtype}, expected integers")
+    wrong = np.flatnonzero((given < 0) | (given >= classes))
+    if len(wrong):
+        raise InputError(
+            f"{what}[{wrong[0]}] = {given[wrong[0]]}, expected a class from 0 to "
+            f"{classes - 1}; leave out the rows without one"
+        )
+    return given.astype(np.int64)

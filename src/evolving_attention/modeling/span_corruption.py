@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,8 +69,8 @@ def corrupt_spans(
     for name, value in (("seed", seed), ("first_row", first_row)):
         if not _whole(value) or not 0 <= value < 2**63:
             raise ConfigError(f"corrupt_spans: {name}={value!r}, expected 0 or more")
-    sources: list[np.ndarray] = []
-    targets: list[np.ndarray] = []
+    _check_list(rows)
+    sources, targets = list[np.ndarray](), list[np.ndarray]()
     least = first_sentinel - num_sentinels + 1
     for number, row in enumerate(rows):
         ids = _ids(row, number, least, first_sentinel)
@@ -98,6 +98,14 @@ def _divide(generator: np.random.Generator, total: int, parts: int) -> np.ndarra
     """Returns lengths of non-empty parts; all divisions are equally likely."""
     cuts = np.sort(generator.choice(total - 1, parts - 1, replace=False)) + 1
     return np.diff(np.concatenate([[0], cuts, [total]]))
+
+
+def _check_list(rows: Any) -> None:
+    if not isinstance(rows, Iterable):
+        raise InputError(
+            f"corrupt_spans: rows is a {type(rows).__name__}, expected a list of token "
+            "ids for each text, such as [[5, 6, 7]]"
+        )
 
 
 def _whole(value: object) -> bool:

@@ -63,7 +63,7 @@ def mask_spans(
         raise ConfigError(f"mask_spans: channels={channels!r}, expected an integer")
     if channels < 1:
         raise ConfigError(f"mask_spans: channels={channels}, expected 1 or more")
-    generator = np.random.default_rng(rng)
+    generator = _generator_of(rng)
     n, longest = len(steps), int(steps.max())
     # Probability of leaving a state: 1 / mean length; shown spans are the longer ones.
     leave_hidden = 1.0 / mean_span
@@ -88,3 +88,12 @@ def mask_spans(
         step = int(generator.integers(steps[series]))
         masked[series, step, int(generator.integers(channels))] = True
     return masked
+
+
+def _generator_of(rng: np.random.Generator | int | None) -> np.random.Generator:
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"mask_spans: rng={rng!r}, expected a generator of NumPy, or a seed from 0"
+        ) from None

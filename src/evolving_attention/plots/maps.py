@@ -24,6 +24,7 @@ Layers = Mapping[int, ArrayLike] | Sequence[ArrayLike]
 _COLOUR_MAP = "magma_r"  # perceptually uniform; light means no attention
 _COLUMNS = 6
 _LONGEST_LABEL = 14  # maximum characters shown of a token
+_PADDING = 1e-2  # largest share of a row that may be cut off as padding
 _MARGIN_RIGHT, _TITLE_HEIGHT, _CAPTION, _GAP = 0.95, 0.68, 0.26, 0.14  # inches
 
 
@@ -77,6 +78,13 @@ def _one_map(
                 f"{where} covers {found} {what}, but {wanted} {what} were given: pass "
                 "the tokens the model saw, special ones included"
             )
+    lost = np.abs(array[:, :rows, columns:]).sum(axis=-1)
+    if lost.size and lost.max() > _PADDING:
+        raise ShapeError(
+            f"{where} covers {array.shape[2]} tokens, but {columns} tokens were given, "
+            f"and the others have a share of up to {lost.max():.2f}: pass the tokens "
+            "the model saw, special ones included"
+        )
     if head is None:
         return array[:, :rows, :columns].mean(axis=0)
     if not 0 <= head < array.shape[0]:
@@ -176,7 +184,7 @@ def attention_evolution(
         A matplotlib figure; :func:`evolving_attention.plots.save` writes it.
 
     Raises:
-        ShapeError: a map does not fit the tokens.
+        ShapeError: a map does not fit the tokens; it may be longer only by padding.
         InputError: there are no tokens or no maps, or the head does not exist.
         MissingExtraError: matplotlib is not installed.
 

@@ -110,11 +110,8 @@ class AutoTokenizer:
 
 
 def _folder(name_or_path: str | Path, local_files_only: bool) -> Path:
-    path = Path(name_or_path)
-    if path.is_dir():
-        return path
     resolve = importlib.import_module("evolving_attention.interop.resolve").resolve
-    return Path(resolve(str(name_or_path), local_files_only=local_files_only))
+    return Path(resolve(name_or_path, local_files_only=local_files_only))
 
 
 def _optional(path: Path) -> dict[str, Any]:

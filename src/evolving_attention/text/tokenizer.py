@@ -365,6 +365,11 @@ class Tokenizer:
         limit: int | None,
         multiple: int | None,
     ) -> None:
+        if multiple is not None and not _is_count(multiple):
+            raise ConfigError(
+                f"pad_to_multiple_of={multiple!r}, expected a whole number from 1; "
+                "correct it, or leave it out"
+            )
         if mode is None:
             return
         if mode == "longest":
@@ -456,3 +461,9 @@ class Tokenizer:
             f"Tokenizer({self.tokenizer_class}, vocab_size={self.vocab_size}, "
             f"model_max_length={self.model_max_length}, {self.special_tokens_map})"
         )
+
+
+def _is_count(value: Any) -> bool:
+    """Whether it is a whole number from 1."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return bool(whole and value >= 1)

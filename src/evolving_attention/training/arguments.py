@@ -42,10 +42,12 @@ def _named_errors(cls: _Class) -> _Class:
 class TrainingArguments:
     """Options of a training run.
 
-    Names, defaults and meaning follow transformers' class of the same name, with four
+    Names, defaults and meaning follow transformers' class of the same name. The main
     exceptions: batches are grouped by length by default; a non-finite loss stops the
-    run instead of being hidden; options without meaning here are refused;
-    ``warmup_ratio`` and ``overwrite_output_dir`` of older versions are kept.
+    run instead of being hidden; ``bf16`` converts the model; runs shorter than
+    ``logging_steps`` log ten times; ``auto_find_batch_size`` keeps the effective batch;
+    options without meaning here are refused; ``warmup_ratio`` and
+    ``overwrite_output_dir`` of older versions are kept.
 
     Example:
         >>> args = TrainingArguments("out", learning_rate=2e-5, eval_strategy="epoch")
@@ -62,11 +64,12 @@ class TrainingArguments:
     )
     overwrite_output_dir: bool = _option(
         False,
-        "Start a new run in a folder with an older one; removes its checkpoints.",
+        "Start a new run in a folder with an older one; removes its checkpoints, log "
+        "and results.",
     )
-    do_train: bool = _option(False, "Train (read by the command line).")
-    do_eval: bool = _option(False, "Evaluate on the validation set (command line).")
-    do_predict: bool = _option(False, "Predict the test set (command line).")
+    do_train: bool = _option(False, "Train the model.")
+    do_eval: bool = _option(False, "Evaluate on the validation set.")
+    do_predict: bool = _option(False, "Predict the test set.")
 
     per_device_train_batch_size: int = _option(8, "Sequences in one training batch.")
     per_device_train_batch_tokens: int | None = _option(
@@ -136,12 +139,18 @@ class TrainingArguments:
     )
     weight_decay: float = _option(
         0.0,
-        "Weight decay, not on biases and LayerNorm weights: decoupled, and of adam, "
-        "radam and sgd added to the gradients (an L2 norm in the loss).",
+        "Weight decay (not on biases and LayerNorm weights): decoupled for adamw, an "
+        "L2 penalty for adam, radam and sgd.",
     )
-    adam_beta1: float = _option(0.9, "Decay of AdamW's first moment, in [0, 1).")
-    adam_beta2: float = _option(0.999, "Decay of AdamW's second moment, in [0, 1).")
-    adam_epsilon: float = _option(1e-8, "AdamW's epsilon, > 0.")
+    adam_beta1: float = _option(
+        0.9, "Decay of the first moment, in [0, 1) (adamw, adam, radam)."
+    )
+    adam_beta2: float = _option(
+        0.999, "Decay of the second moment, in [0, 1) (adamw, adam, radam)."
+    )
+    adam_epsilon: float = _option(
+        1e-8, "Epsilon of the optimizer, > 0 (adamw, adam, radam)."
+    )
     max_grad_norm: float = _option(1.0, "Clip the gradients' norm to this; 0: never.")
     label_smoothing_factor: float = _option(0.0, "Label smoothing, in [0, 1).")
 
@@ -153,7 +162,9 @@ class TrainingArguments:
 
     eval_strategy: _Strategy = _option("no", "Evaluate: no, steps or epoch.")
     eval_steps: float | None = _option(
-        None, "Steps between evaluations (below 1: share of the run); logging_steps."
+        None,
+        "Steps between evaluations (below 1: share of the run); default: "
+        "logging_steps.",
     )
     eval_delay: float = _option(0, "Steps or epochs before the first evaluation.")
     eval_on_start: bool = _option(False, "Evaluate once before training.")
@@ -167,13 +178,15 @@ class TrainingArguments:
     )
     logging_first_step: bool = _option(False, "Log the first step too.")
     logging_dir: PathText | None = _option(
-        None, "TensorBoard folder; <output_dir>/runs."
+        None, "TensorBoard folder; default: <output_dir>/runs."
     )
     log_level: _LogLevel = _option(
         "passive", "Messages on stderr: debug … critical, passive."
     )
     report_to: str | list[str] | None = _option("none", "none or tensorboard.")
-    run_name: str | None = _option(None, "Name of the run in reports; output_dir.")
+    run_name: str | None = _option(
+        None, "Name of the run in reports; default: output_dir."
+    )
     disable_tqdm: bool | None = _option(None, "No progress bar.")
     include_num_input_tokens_seen: bool | Literal["no", "all", "non_padding"] = _option(
         "no", "Log the number of tokens trained on: no, all or non_padding."
@@ -195,20 +208,20 @@ class TrainingArguments:
         False, "Load the best checkpoint when training ends."
     )
     metric_for_best_model: str | None = _option(
-        None, "Metric that selects the best checkpoint; loss."
+        None, "Metric that selects the best checkpoint; default: loss."
     )
     greater_is_better: bool | None = _option(
         None, "Whether larger is better; default: unless its name ends in loss."
     )
     resume_from_checkpoint: bool | PathText | None = _option(
-        None, "Checkpoint folder to resume from, or true: the newest (command line)."
+        None, "Checkpoint folder to resume from, or true: the newest."
     )
     force_resume: bool = _option(
-        False, "Resume although the data, model or batching changed."
+        False, "Resume although the data, model, batching or optimizer changed."
     )
 
     seed: int = _option(42, "Seed of weights, dropout and order.")
-    data_seed: int | None = _option(None, "Seed of the order only; seed.")
+    data_seed: int | None = _option(None, "Seed of the order only; default: seed.")
     full_determinism: bool = _option(False, "Accepted; runs are always deterministic.")
     deterministic: bool = _option(True, "Equal bits for any number of threads.")
     on_nonfinite: Literal["stop", "skip", "warn"] = _option(
@@ -232,7 +245,9 @@ class TrainingArguments:
         None, "Threads of the core; default: unchanged, or this process's share."
     )
     ddp_bucket_cap_mb: float | None = _option(
-        None, "Several processes: megabytes of gradients that are sent together; 25."
+        None,
+        "Several processes: megabytes of gradients that are sent together; default: "
+        "25.",
     )
     ddp_timeout: float = _option(
         1800.0, "Several processes: seconds without an answer until one counts as lost."

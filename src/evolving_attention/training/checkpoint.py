@@ -24,7 +24,7 @@ from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.interop.hf import load_folder
 from evolving_attention.interop.paths import open_inside, present
 from evolving_attention.interop.safetensors_io import read_safetensors
-from evolving_attention.training import fingerprint, numerics, runtime
+from evolving_attention.training import fingerprint, numerics, results, runtime
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.state import (
     STATE,
@@ -126,13 +126,13 @@ def check_writable(args: TrainingArguments) -> None:
 def clear_or_refuse(args: TrainingArguments) -> None:
     """Before a new run: removes or rejects another run's checkpoints in output_dir.
 
+    With overwrite_output_dir its log and its results are removed too.
+
     Raises:
         ConfigError: there are some, and overwrite_output_dir is not set.
     """
     present = durable.list_checkpoints(args.output_dir)
-    if not present:
-        return
-    if not args.overwrite_output_dir:
+    if present and not args.overwrite_output_dir:
         raise ConfigError(
             f"output_dir={args.output_dir!r} holds {present[0].name} of another run, "
             "expected none at a fresh start; pass resume_from_checkpoint=True to go "
@@ -140,6 +140,17 @@ def clear_or_refuse(args: TrainingArguments) -> None:
         )
     for path in present:
         shutil.rmtree(path)
+    if args.overwrite_output_dir:
+        _clear_records(pathlib.Path(args.output_dir))
+
+
+def _clear_records(folder: pathlib.Path) -> None:
+    """Empties the log and removes the results of an earlier run."""
+    log = folder / "log.jsonl"
+    if log.is_file():
+        os.truncate(log, 0)  # an evaluation before the run may have it open
+    for name in results.FILES:
+        (folder / name).unlink(missing_ok=True)
 
 
 def find(args: TrainingArguments, wanted: bool | str | None) -> pathlib.Path | None:

@@ -16,6 +16,7 @@ from evolving_attention.training.step import (
     StepRunner,
     StepSums,
     forget_gradients,
+    parts_of,
     present,
 )
 
@@ -97,9 +98,7 @@ class DeferredStepRunner(StepRunner):
         sums = StepSums.of(present(batches))
         for index in self.team.turns(len(batches), self._log):
             batch: Any = batches[index]
-            rows = b.row_count(batch)
-            for part in b.split_rows(batch, splits):
-                share = b.row_count(part) / rows / len(batches)
+            for part, share in parts_of(batch, splits, len(batches)):
                 loss = self.loss_of(part)
                 self.team.record(self._log, loss, share)
                 self.team.backward(loss if share == 1.0 else loss * share)

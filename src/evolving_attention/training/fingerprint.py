@@ -1,7 +1,7 @@
 """Hashes the training data and the settings that decide its order.
 
-With this fingerprint the Trainer refuses to resume with other data, another batch size
-or another seed, which would continue a different run.
+With this fingerprint the Trainer refuses to resume with other data, another batch size,
+seed, optimizer or schedule, which would continue a different run.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from evolving_attention.data.labels import numbered
 from evolving_attention.data.packed import PackedDataset, digest, each
 from evolving_attention.errors import CheckpointError
+from evolving_attention.training.state import plain
 
 __all__ = ["compare", "data_fingerprint", "run_fingerprint"]
 
@@ -39,6 +40,19 @@ ORDER_ARGUMENTS = (
     "dataloader_drop_last",
     "seed",
     "data_seed",
+)
+# Arguments of optimizer, schedule and loss. Older checkpoints lack them.
+UPDATE_ARGUMENTS = (
+    "learning_rate",
+    "lr_scheduler_type",
+    "lr_scheduler_kwargs",
+    "optim",
+    "optim_args",
+    "weight_decay",
+    "adam_beta1",
+    "adam_beta2",
+    "adam_epsilon",
+    "label_smoothing_factor",
 )
 _BATCHES = "gradient_accumulation_steps"
 _SHOWN = 4  # number of configuration differences named in an error
@@ -66,10 +80,22 @@ def _parts(row: dict[str, Any]) -> dict[str, Any]:
 def _counting(row: dict[str, Any]) -> dict[str, Any]:
     """Returns the hashed parts of a row; a mask of ones counts as no mask."""
     found = _parts(row)
+    if not found.keys() & {"input_ids", "values"}:  # a collator makes them
+        text = json.dumps(dict(row), sort_keys=True, default=_described)
+        return {"row": np.frombuffer(text.encode(), np.uint8)}
     mask = found.get("attention_mask")
     if mask is not None and np.all(np.asarray(mask) == 1):
         del found["attention_mask"]
     return found
+
+
+def _described(value: Any) -> Any:
+    """Returns an array as a hash, and of other objects their type."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iubf":
+        return digest(len(value), [{"array": value}]) if value.ndim else value.item()
+    return type(value).__qualname__
 
 
 def run_fingerprint(
@@ -88,7 +114,16 @@ def run_fingerprint(
         "model": json.loads(text),
         **{name: getattr(args, name) for name in ORDER_ARGUMENTS},
         _BATCHES: args.gradient_accumulation_steps * processes,
+        **_update_settings(args),
     }
+
+
+def _update_settings(args: Any) -> dict[str, Any]:
+    """Returns the values of UPDATE_ARGUMENTS; AdamW by one of its names."""
+    found = {name: plain(getattr(args, name)) for name in UPDATE_ARGUMENTS}
+    if found["optim"].startswith("adamw"):
+        found["optim"] = "adamw"
+    return found
 
 
 def compare(saved: dict[str, Any], now: dict[str, Any], path: str, force: bool) -> None:
@@ -98,7 +133,9 @@ def compare(saved: dict[str, Any], now: dict[str, Any], path: str, force: bool) 
         CheckpointError: a part differs and ``force`` is False; the message names it.
     """
     saved = _named_as(saved, now)
-    names = [*now, *({"weights"} & saved.keys() - now.keys())]
+    older = set(UPDATE_ARGUMENTS) - saved.keys()
+    names = [name for name in now if name not in older]
+    names += {"weights"} & saved.keys() - now.keys()
     changed = [name for name in names if saved.get(name) != now.get(name)]
     if not changed or force:
         return

@@ -19,6 +19,7 @@ __all__ = [
     "check_optimizers",
     "model_of",
     "name_classes",
+    "takes_trial",
 ]
 
 
@@ -53,8 +54,8 @@ def model_of(model: Any, model_init: Callable[..., Any] | None, optimizer: Any) 
 
     Raises:
         ConfigError: neither or both are given; a class, a name or another library's
-            model is given instead of a model; ``model_init`` makes none, or the
-            optimizer holds another model's tensors.
+            model is given instead of a model; ``model_init`` makes none or needs
+            several arguments, or the optimizer holds another model's tensors.
     """
     if (model is None) == (model_init is None):
         both = "none of the two" if model is None else "both"
@@ -69,8 +70,7 @@ def model_of(model: Any, model_init: Callable[..., Any] | None, optimizer: Any) 
                 "optimizer holds the tensors of one model; leave optimizers out, or "
                 "override create_optimizer()"
             )
-        takes_trial = bool(inspect.signature(model_init).parameters)
-        model = model_init(None) if takes_trial else model_init()
+        model = model_init(None) if takes_trial(model_init) else model_init()
     if model is None or isinstance(model, type):
         what = "None" if model is None else f"the class {model.__name__}"
         where = "model" if model_init is None else "the result of model_init"
@@ -80,6 +80,30 @@ def model_of(model: Any, model_init: Callable[..., Any] | None, optimizer: Any) 
         )
     _check_model(model)
     return model
+
+
+def takes_trial(make: Callable[..., Any]) -> bool:
+    """Whether ``make`` is a ``model_init(trial)``, not a ``model_init()``.
+
+    The trial is the first positional parameter, if that has no default or None.
+
+    Raises:
+        ConfigError: it needs further arguments.
+    """
+    kind = inspect.Parameter
+    found = list(inspect.signature(make).parameters.values())
+    by_name = (kind.KEYWORD_ONLY, kind.VAR_KEYWORD)
+    first = next((p for p in found if p.kind not in by_name), None)
+    stars = (kind.VAR_POSITIONAL, kind.VAR_KEYWORD)
+    needed = [p for p in found if p.default is kind.empty and p.kind not in stars]
+    others = " and ".join(p.name for p in needed if p is not first)
+    if others:
+        raise ConfigError(
+            f"Trainer: model_init needs {', '.join(p.name for p in needed)}, expected "
+            "at most one argument, the trial of a search; give a default to "
+            f"{others}, or bind it by functools.partial"
+        )
+    return first is not None and first.default in (kind.empty, None)
 
 
 def _check_model(model: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -100,6 +101,13 @@ def _collate(collator: Collator | None, only_used: bool | None) -> Any:
     return collate
 
 
+def _reads_ids(collator: Collator) -> bool:
+    """Whether a collator is one of this package or transformers, which need tokens."""
+    function = collator.func if isinstance(collator, functools.partial) else collator
+    module = getattr(function, "__module__", None) or ""
+    return module.partition(".")[0] in ("evolving_attention", "transformers")
+
+
 def _array(value: Any) -> Any:
     """Returns an entry of a batch; a PyTorch tensor as its array."""
     of_torch = type(value).__module__.partition(".")[0] == "torch"
@@ -112,6 +120,19 @@ def _used(row: Any) -> Any:
         return row
     left = {*unused_keys(row), "sample_weight"} - {"special_tokens_mask"}
     return {name: row[name] for name in row if name not in left}
+
+
+class _RawRows(Sequence[Any]):
+    """Rows without token ids, of which only the caller's collator makes batches."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.rows[index]
 
 
 def _is_plain(rows: Rows) -> bool:
@@ -158,7 +179,7 @@ class Loaders:
         dataset: Any,
         role: str,
         processing_class: Any,
-        collated: bool,
+        collator: Collator | None,
         model: Any = None,
     ) -> Any:
         """Returns the rows for batches; text is tokenized to at most ``LENGTH`` tokens.
@@ -168,7 +189,8 @@ class Loaders:
                 :class:`PackedDataset`, which is returned as it is.
             role: the argument's name in messages, such as ``train_dataset``.
             processing_class: the tokenizer, or None.
-            collated: whether the caller's own collator makes the batches.
+            collator: makes the batches, if it is the caller's; rows of text are only
+                tokenized for collators of this package or transformers.
             model: the model; labels may be the names of its classes.
 
         Raises:
@@ -179,10 +201,11 @@ class Loaders:
         if kept:
             return kept[0]
         rows = rows_of(dataset, role)
-        first = _first_row(rows, role)
+        first, collated = _first_row(rows, role), collator is not None
         if first is not None and not collated:
             rows = with_numbered_labels(rows, first, model, role)
-        if first is not None and "input_ids" not in first:
+        raw = first is not None and "input_ids" not in first
+        if raw and (collator is None or _reads_ids(collator)):
             if processing_class is None:
                 raise ConfigError(
                     f"Trainer: {role}[0] has {', '.join(map(str, first.keys()))}, "
@@ -196,6 +219,8 @@ class Loaders:
                 max_length=limit_of(config, processing_class, LENGTH),
                 said=self._said,
             )
+        elif raw:
+            rows = _RawRows(rows)
         elif first is not None and not collated and (unused := unused_keys(first)):
             say(
                 f"keys of the rows that are not used: {', '.join(unused)}; your own "
@@ -212,6 +237,13 @@ class Loaders:
         if hasattr(rows, "of_epoch"):  # redraws their random parts
             rows = rows.of_epoch(epoch)
         args, order = self.args, self.args.train_sampling_strategy
+        raw = isinstance(rows, _RawRows)
+        if raw and args.per_device_train_batch_tokens is not None:
+            raise ConfigError(
+                "Trainer: per_device_train_batch_tokens with rows without input_ids, "
+                "expected rows whose tokens can be counted; give the rows input_ids, "
+                "or use per_device_train_batch_size"
+            )
         loader = self._loader(
             rows,
             collator,
@@ -220,7 +252,7 @@ class Loaders:
             seed=args.seed if args.data_seed is None else args.data_seed,
             epoch=epoch,
             shuffle=order != "sequential",
-            group_by_length=order == "group_by_length",
+            group_by_length=order == "group_by_length" and not raw,
             drop_last=args.dataloader_drop_last,
         )
         loader.skip(start)

@@ -24,6 +24,8 @@ from evolving_attention.training.batches import (
 
 __all__ = ["check_finite", "nonfinite_report", "optimizer_tensors"]
 
+_LOGITS = ("logits", "start_logits", "end_logits", "seq_relationship_logits")
+
 
 def all_finite(value: Any) -> bool:
     """Whether an array of any type has neither NaN nor infinity."""
@@ -170,8 +172,10 @@ def _first_activation(
         for layer, value in layers:
             if not all_finite(value):
                 return "activation", f"hidden_states[{layer}]"
-    if not all_finite(out.logits):
-        return "activation", "logits"
+    for name in _LOGITS:
+        value = getattr(out, name, None)
+        if value is not None and not all_finite(value):
+            return "activation", name
     return "loss", "loss"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 import time
 from typing import Any
@@ -97,11 +98,19 @@ class Reporter:
         state.log_history.append({**logs, "step": state.global_step})
 
     def train_metrics(self, state: TrainerState, device: str) -> dict[str, float]:
-        """Returns the whole run's loss; times and speeds since :meth:`begin`."""
+        """Returns the whole run's loss; times and speeds since :meth:`begin`.
+
+        If steps were skipped, ``train_skipped_steps`` is their number; the loss is NaN
+        if every step was.
+        """
         seconds = time.monotonic() - self._began
         steps = state.global_step - self._first_step
         metrics = speed_metrics("train", seconds, self.rows, steps)
         metrics["train_loss"] = state.total_loss / max(1, state.loss_steps)
+        if state.skipped_steps:
+            metrics["train_skipped_steps"] = state.skipped_steps
+            if not state.loss_steps:
+                metrics["train_loss"] = math.nan
         if not self.args.skip_memory_metrics:
             for name, value in runtime.memory().items():
                 metrics[f"train_mem_cpu_{name}"] = value

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,8 @@ __all__ = ["NAMES", "Schedule", "get_scheduler", "multiplier"]
 Multiplier = Callable[[int], float]
 
 DEFAULT_TIMESCALE = 10_000  # for inverse_sqrt without warm-up
+MAX_GROWTH = 64  # of the cycles of a run, in powers of two: far more than its steps
+_POSITIVE = ("timescale",)  # all other options may be 0
 
 
 def _rise(step: int, warmup: int) -> float:
@@ -118,7 +121,16 @@ def _cosine_with_restarts(
         )
     least = lr_end / base_lr
     # Cycle k, from 0, has length growth^k; the run is the sum of the cycles.
-    lengths = [cycle_growth**k for k in range(int(num_cycles))]
+    lengths = []
+    if cycle_growth > 1.0:
+        if num_cycles * math.log2(cycle_growth) > MAX_GROWTH:
+            raise ConfigError(
+                f"lr_scheduler_type 'cosine_with_restarts': num_cycles={num_cycles} "
+                f"with cycle_growth={cycle_growth}, expected a last cycle of at most "
+                f"2^{MAX_GROWTH} times the first; lower one of them in "
+                "lr_scheduler_kwargs"
+            )
+        lengths = [cycle_growth**k for k in range(int(num_cycles))]
 
     def place(done: float) -> float:
         """Returns the completed share of the current cycle."""
@@ -151,7 +163,7 @@ def _multistep(
     gamma: float = 0.1,
 ) -> Multiplier:
     shares = list(milestones) if isinstance(milestones, (list, tuple)) else []
-    if not shares or not all(0.0 < share < 1.0 for share in shares):
+    if not shares or not all(_is_number(s) and 0.0 < s < 1.0 for s in shares):
         raise ConfigError(
             f"lr_scheduler_type 'multistep': milestones={milestones!r}, expected "
             "shares of the run between 0 and 1, such as [0.3, 0.6]; change them in "
@@ -232,7 +244,7 @@ def multiplier(
             ``timescale`` (inverse_sqrt), ``milestones`` and ``gamma`` (multistep).
 
     Raises:
-        ConfigError: unknown name or option.
+        ConfigError: unknown name or option, or a value of the wrong type or range.
     """
     if name not in _FACTORIES:
         hint = suggestion(name, NAMES, "choose one of them")
@@ -241,14 +253,33 @@ def multiplier(
             f"{', '.join(NAMES)}; {hint}"
         )
     factory = _FACTORIES[name]
-    known = [p for p in inspect.signature(factory).parameters][3:]
-    for option in options:
+    known = dict([*inspect.signature(factory).parameters.items()][3:])
+    for option, value in options.items():
         if option not in known:
             raise ConfigError(
                 f"lr_scheduler_kwargs has {option!r}, which schedule {name!r} does "
                 f"not take; it takes {', '.join(known) or 'no options'}"
             )
+        left_open = value is None and known[option].default is None
+        if option != "milestones" and not left_open:
+            _check_number(name, option, value)
     return factory(warmup, total, base_lr, **options)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a finite number, and not a boolean."""
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return is_number and math.isfinite(value)
+
+
+def _check_number(name: str, option: str, value: Any) -> None:
+    """Rejects an option of a schedule that is no number from 0 (some: above 0)."""
+    positive = option in _POSITIVE
+    if not _is_number(value) or value < 0 or (positive and value == 0):
+        raise ConfigError(
+            f"lr_scheduler_type {name!r}: {option}={value!r}, expected a finite number "
+            f"{'above' if positive else 'from'} 0; change it in lr_scheduler_kwargs"
+        )
 
 
 class Schedule:

@@ -8,7 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from evolving_attention import optim
+from evolving_attention.data.collate import IGNORED
+from evolving_attention.device_names import host_array
 from evolving_attention.errors import NonFiniteError, OutOfMemory
 from evolving_attention.training import batches as b
 from evolving_attention.training import numerics, runtime
@@ -16,7 +20,14 @@ from evolving_attention.training.alone import Alone
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.state import TrainerState
 
-__all__ = ["StepOutcome", "StepRunner", "StepSums", "forget_gradients", "present"]
+__all__ = [
+    "StepOutcome",
+    "StepRunner",
+    "StepSums",
+    "forget_gradients",
+    "parts_of",
+    "present",
+]
 
 MAX_SKIPPED_IN_A_ROW = 10  # with on_nonfinite="skip", more than this is an error
 
@@ -178,11 +189,9 @@ class StepRunner:
     ) -> None:
         """Runs forward and backward of one batch, in parts; stops after a bad loss."""
         batch: Any = batches[index]
-        rows = b.row_count(batch)
-        for part in b.split_rows(batch, splits):
+        for part, share in parts_of(batch, splits, len(batches)):
             if sums.bad_batch is None:
                 sums.random_state = runtime.core_random_state()
-            share = b.row_count(part) / rows / len(batches)
             loss = self.loss_of(part)
             value = float(loss.item())
             sums.losses.append((index, share * value))
@@ -246,6 +255,35 @@ def forget_gradients(optimizer: Any, parameters: list[Any]) -> None:
     optimizer.zero_grad()
     for parameter in parameters:
         parameter.grad = None
+
+
+def parts_of(batch: b.Batch, splits: int, batches: int) -> list[tuple[b.Batch, float]]:
+    """Splits one of a step's batches by rows; each part with its share of the loss.
+
+    A share is the part of the targets over which the batch's loss is a mean: those of
+    all splits add up to the unsplit batch. A part without targets has no loss, and is
+    left out. (The next-sentence loss of pre-training is a mean over rows, not over
+    masked tokens: with splits its weight per row varies slightly.)
+    """
+    parts = b.split_rows(batch, splits)
+    if len(parts) == 1:
+        return [(batch, 1.0 / batches)]
+    counts = [_target_count(part) for part in parts]
+    if not any(counts):
+        counts = [b.row_count(part) for part in parts]
+    whole = sum(counts)
+    pairs = zip(parts, counts, strict=True)
+    return [(part, count / whole / batches) for part, count in pairs if count]
+
+
+def _target_count(batch: b.Batch) -> int:
+    """Number of targets over which the loss of a batch is a mean."""
+    if "masked" in batch:
+        return int(np.count_nonzero(host_array(batch["masked"])))
+    labels = host_array(batch["labels"]) if "labels" in batch else None
+    if labels is None or labels.dtype.kind not in "iu":
+        return b.row_count(batch)
+    return int(np.count_nonzero(labels != IGNORED))
 
 
 def present(batches: list[b.Batch | None]) -> list[b.Batch]:

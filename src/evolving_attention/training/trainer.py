@@ -102,6 +102,7 @@ class Trainer(Surroundings):
     """
 
     _reporter_class, _saver_class = Reporter, Saver
+    _watch: trials.Watch | None = None  # in a trial of a search
 
     def __init__(
         self,
@@ -355,7 +356,10 @@ class Trainer(Surroundings):
             self.log(self._reporter.step_logs(state))
         if control.should_evaluate:
             try:
-                is_best = self._evaluator.is_new_best(state, self.evaluate())
+                metrics = self.evaluate()
+                if self._watch is not None:
+                    self._watch.see(metrics, state, control)
+                is_best = self._evaluator.is_new_best(state, metrics)
             except SignalReceived:
                 raise
             except Exception as error:
@@ -444,9 +448,8 @@ class Trainer(Surroundings):
 
     def _rows(self, dataset: Any, role: str) -> Any:
         """Returns the data set's rows, from which batches are made."""
-        own = self.data_collator is not None
-        tokenizer = self.processing_class
-        return self._loaders.rows(dataset, role, tokenizer, own, self.model)
+        tokenizer, collator = self.processing_class, self.data_collator
+        return self._loaders.rows(dataset, role, tokenizer, collator, self.model)
 
     def _event(self, name: str, **kwargs: Any) -> None:
         self.control = self.callback_handler.call(

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import copy
-import functools
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from evolving_attention.training.arguments import TrainingArguments
-from evolving_attention.training.callbacks import TrainerCallback
+from evolving_attention.training.given import takes_trial
 
 __all__ = ["Watch", "own_callbacks", "takes_trial", "train_one"]
 
 
-class Watch(TrainerCallback):
+class Watch:
     """Keeps the objective of the last evaluation, and stops hopeless trials."""
 
     def __init__(self, trial: Any, objective: Callable[..., Any], prunes: bool) -> None:
@@ -22,9 +20,14 @@ class Watch(TrainerCallback):
         self.value: Any = None
         self.pruned = False
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Computes the objective and reports it to the study's pruner."""
-        self.value = self.objective(dict(kwargs["metrics"]))
+    def see(self, metrics: dict[str, Any], state: Any, control: Any) -> None:
+        """Computes the objective and reports it to the study's pruner.
+
+        Args:
+            metrics: results of an evaluation, of all its data sets together.
+            state, control: those of the trial's run.
+        """
+        self.value = self.objective(dict(metrics))
         if not self.prunes:
             return
         self.trial.report(self.value, state.global_step)
@@ -44,17 +47,18 @@ def train_one(
     """
     make = bare.model_init
     if takes_trial(make):
-        make = functools.partial(make, watch.trial)
-    trainer = bare._complete(args, make, [*callbacks, watch])
+        make = _bound(make, watch.trial)
+    trainer = bare._complete(args, make, list(callbacks))
+    trainer._watch = watch
     trainer.train()
     if not watch.pruned and (watch.value is None or args.load_best_model_at_end):
         watch.prunes = False
-        trainer.evaluate()
+        watch.see(trainer.evaluate(), trainer.state, trainer.control)
 
 
-def takes_trial(make: Callable[..., Any]) -> bool:
-    """Whether ``make`` is a ``model_init(trial)``, not a ``model_init()``."""
-    return bool(inspect.signature(make).parameters)
+def _bound(make: Callable[..., Any], trial: Any) -> Callable[[], Any]:
+    """Returns a function without parameters that calls ``make(trial)``."""
+    return lambda: make(trial)
 
 
 def own_callbacks(callbacks: Sequence[Any], theirs: Sequence[Any]) -> list[Any]:

@@ -134,6 +134,11 @@ def weighted_loss(
 
 def _checked(given: Any, count: int) -> Array:
     """Returns ``sample_weight`` as float64 [count]."""
+    if isinstance(given, list) and any(weight is None for weight in given):
+        raise InputError(
+            f"Trainer: train_dataset[{given.index(None)}]: sample_weight is missing, "
+            "expected a number in every row, or in none; give it one"
+        )
     try:
         weights = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -167,6 +172,13 @@ def _labels(rows: Any) -> Array:
             "TrainingArguments: class_weight is given, expected one class for each row "
             f"of train_dataset, got labels {found.dtype} of shape {found.shape}; leave "
             "it out, or give rows a sample_weight"
+        )
+    if found.min(initial=0) < 0:
+        row = int(np.argmax(found < 0))
+        raise ConfigError(
+            f"TrainingArguments: class_weight is given and the label of "
+            f"train_dataset[{row}] is {found[row]}, expected classes from 0; leave the "
+            "row or class_weight out, or give rows a sample_weight"
         )
     return found.astype(np.int64)
 

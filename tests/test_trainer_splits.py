@@ -1,0 +1,72 @@
+"""Split batches keep the mean over targets; skipped steps leave no loss."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers_fake_model import FakeModel, make_rows, make_trainer
+from helpers_models import NO_DROPOUT, tiny
+
+from evolving_attention.data.collate import collate_packed
+from evolving_attention.training.batches import inputs_of
+from evolving_attention.training.step import parts_of
+
+
+@pytest.mark.parametrize("name", ["BertForTokenClassification", "BertForMaskedLM"])
+def test_splits_keep_the_mean_over_tokens(name: str) -> None:
+    """The gradient of a split batch is that of the batch, whatever is counted."""
+    random, model = np.random.default_rng(0), tiny(name, **NO_DROPOUT)
+    rows = []
+    for row in range(8):
+        labels = np.where(np.arange(9) <= row, random.integers(0, 2, 9), -100)
+        labels = np.full(9, -100) if row < 2 else labels  # one split counts nothing
+        rows.append({"input_ids": random.integers(5, 40, 9), "labels": labels})
+    batch = collate_packed(rows, range(8))
+    found = []
+    for splits in (1, 4):
+        parts = parts_of(batch, splits, 2)
+        assert sum(share for _, share in parts) == pytest.approx(0.5)
+        for parameter in model.parameters():
+            parameter.grad = None
+        for part, share in parts:
+            (model(**inputs_of(part)).loss * share).backward()
+        grads = [p.grad for p in model.parameters() if p.grad is not None]
+        found.append([np.asarray(grad) for grad in grads])
+    for whole, split in zip(*found, strict=True):
+        np.testing.assert_allclose(split, whole, rtol=0, atol=1e-6)
+
+
+def test_parts_share_a_batch_without_targets_by_rows() -> None:
+    rows = [{"input_ids": [5] * 3, "labels": [-100] * 3} for _ in range(3)]
+    shares = [share for _, share in parts_of(collate_packed(rows), 2, 1)]
+    assert shares == [1 / 3, 2 / 3]
+    floats = [{"input_ids": [5], "label": -100.0} for _ in range(3)]
+    assert [s for _, s in parts_of(collate_packed(floats), 2, 1)] == shares
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_run_of_skipped_steps_has_no_loss(tmp_path: Path) -> None:
+    rows = [{**row, "label": float("nan")} for row in make_rows(8, regression=True)]
+    trainer = make_trainer(
+        tmp_path, FakeModel(num_labels=1), train_dataset=rows, on_nonfinite="skip"
+    )
+    output = trainer.train()
+    assert np.isnan(output.training_loss)
+    assert output.metrics["train_skipped_steps"] == output.global_step == 2
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_bad_loss_of_question_answering_is_skipped(tmp_path: Path) -> None:
+    model = tiny("BertForQuestionAnswering", **NO_DROPOUT)
+    weight = dict(model.named_parameters())["qa_outputs.weight"]
+    weight.copy_(np.full(weight.shape, 3e38, np.float32))
+    row = {"input_ids": [5, 6, 7], "start_positions": 0, "end_positions": 1}
+    trainer = make_trainer(
+        tmp_path, model, train_dataset=[row] * 8, on_nonfinite="skip"
+    )
+    assert trainer.train().metrics["train_skipped_steps"] == 2
+    report = json.loads((tmp_path / "out" / "nonfinite-report.json").read_text())
+    assert (report["kind"], report["tensor"]) == ("activation", "start_logits")
