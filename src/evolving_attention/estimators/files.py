@@ -59,6 +59,7 @@ def write(folder: str | Path, model: Any, record: dict[str, Any]) -> None:
 def check_files(folder: Path, record: dict[str, Any]) -> None:
     """Refuses a folder whose model is not the one that its record belongs to.
 
+    Call it after the model is loaded, which refuses links and files that are too large.
     Records that earlier versions wrote have no digests and are not checked.
 
     Raises:
@@ -164,7 +165,6 @@ def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
             f"{record.get('format')!r}, expected {name} in format {FORMAT}; load it "
             "with its own class"
         )
-    check_files(folder, record)
     try:
         options = _known_options(estimator_class, record)
         make: Any = estimator_class
@@ -186,6 +186,7 @@ def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
         ) from error
     model_class = getattr(ea, estimator._model_class)
     estimator.model_ = model_class.from_pretrained(folder, device=device)
+    check_files(folder, record)
     estimator.is_fitted = True
     fitted: _Class = estimator
     return fitted

@@ -462,7 +462,6 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
                 f"{record.get('format')!r}, expected {name} in format {files.FORMAT}; "
                 "load it with its own class"
             )
-        files.check_files(path, record)
         try:
             made = cls(**record["options"], device=device)
             made.classes_ = np.array(record["classes"], np.dtype(record["kind"]))
@@ -477,6 +476,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
                 "save() wrote; save it again"
             ) from error
         made.model_ = ea.GATForNodeClassification.from_pretrained(path, device=device)
+        files.check_files(path, record)
         made.n_features_in_ = made.model_.config.num_features
         return made
 

@@ -561,8 +561,8 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
                 f"{record.get('format')!r}, expected {cls.__name__} in format "
                 f"{_FORMAT}; load it with its own class"
             )
-        files.check_files(root, record)
         model = ea.AutoModelForImageClassification.from_pretrained(root, device=device)
+        files.check_files(root, record)
         try:
             found = cls(**{**record["options"], "device": device})
             if record["options"]["attention"] is None:
