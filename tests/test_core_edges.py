@@ -5,10 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 from helpers_models import tiny
+from helpers_transformer import SIZES
 
 import evolving_attention as ea
 from evolving_attention import Tensor, errors, optim
@@ -19,6 +22,14 @@ def run_apart(program: str) -> subprocess.CompletedProcess[str]:
     """Runs a program that would kill the process if it failed."""
     command = [sys.executable, "-c", program]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def run_together(tasks: list[Callable[[], None]]) -> None:
+    threads = [threading.Thread(target=task) for task in tasks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def test_more_memory_than_the_machine_has_is_refused():
@@ -105,29 +116,15 @@ def test_threads_add_to_one_gradient():
             (w * 1.0).sum().backward()
             F.gather_rows(table, np.array([3])).sum().backward()
 
-    threads = [threading.Thread(target=passes) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together([passes] * 4)
     assert w.grad.item() == 800
     assert table.grad.numpy()[3].tolist() == [800.0] * 4
 
 
 def test_threads_share_a_transformer():
     """Regression: a longer text replaced the positions that another thread read."""
-    model = ea.TransformerModel(
-        ea.TransformerConfig(
-            vocab_size=11,
-            d_model=8,
-            encoder_layers=1,
-            decoder_layers=1,
-            encoder_attention_heads=2,
-            decoder_attention_heads=2,
-            encoder_ffn_dim=8,
-            decoder_ffn_dim=8,
-        )
-    ).eval()
+    config = ea.TransformerConfig(**{**SIZES, "max_position_embeddings": 700})
+    model = ea.TransformerModel(config).eval()
     failures: list[BaseException] = []
 
     def run(first: int) -> None:
@@ -139,11 +136,7 @@ def test_threads_share_a_transformer():
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=run, args=(4 + 7 * i,)) for i in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together([partial(run, 4 + 7 * i) for i in range(6)])
     assert not failures
 
 

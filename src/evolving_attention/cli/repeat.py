@@ -7,7 +7,6 @@ written when the run ends; a run without a record resumes from its checkpoint.
 from __future__ import annotations
 
 import gc
-import hashlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +25,7 @@ from evolving_attention.cli.repeat_results import (
     read_record,
     scores_of,
 )
+from evolving_attention.durable.files import digest
 from evolving_attention.errors import ConfigError
 
 __all__ = [
@@ -160,16 +160,8 @@ def content_hashes(given: dict[str, Any]) -> dict[str, list[str]]:
     for name, value in given.items():
         paths = value if isinstance(value, (list, tuple)) else [value]
         if name.endswith("_file") and all(p and Path(p).is_file() for p in paths):
-            found[name] = [_hash(Path(path)) for path in paths]
+            found[name] = [digest(Path(path).resolve())[1] for path in paths]
     return found
-
-
-def _hash(file: Path) -> str:
-    found = hashlib.blake2b(digest_size=16)
-    with file.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            found.update(block)
-    return found.hexdigest()
 
 
 def own_folder(

@@ -7,6 +7,7 @@ from typing import Any
 
 from evolving_attention.attention import Evolving, from_config
 from evolving_attention.errors import ConfigError
+from evolving_attention.estimators.rules import refuse_twice
 from evolving_attention.field_types import plain_scalar
 
 __all__ = ["DEFAULT_ATTENTION", "attention_width", "model_settings"]
@@ -40,13 +41,7 @@ def model_settings(estimator: Any) -> dict[str, Any]:
         "attention_ratio": estimator.attention_ratio,
         _DROPOUT: estimator.dropout,
     }
-    for name, value in (estimator.model_options or {}).items():
-        if name in options:
-            raise ConfigError(
-                f"{type(estimator).__name__}: model_options has {name!r}={value!r}, "
-                "expected options that the estimator does not have; give "
-                f"{'dropout' if name == _DROPOUT else name}= instead"
-            )
+    refuse_twice(estimator, options, {_DROPOUT: "dropout"})
     options |= estimator.model_options or {}
     for own, name in _OF_MODEL.items():
         value = plain_scalar(getattr(estimator, own))

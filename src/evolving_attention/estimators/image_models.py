@@ -16,6 +16,7 @@ from evolving_attention.data.image_transforms import (
     Transform,
 )
 from evolving_attention.errors import ConfigError, InputError, suggestion
+from evolving_attention.estimators.rules import refuse_twice
 from evolving_attention.interop.rules import matches
 
 __all__ = [
@@ -136,7 +137,8 @@ def new(estimator: Any, size: tuple[int, int], channels: int, classes: Array) ->
     names = {i: str(label) for i, label in enumerate(classes.tolist())}
     head = {"num_labels": len(classes), "id2label": names}
     own = _own_options(estimator, config, size)
-    _refuse_twice(estimator, own)
+    names_of = {config: name for name, config in _OTHERS.items()}
+    refuse_twice(estimator, own, names_of)
     given = {**head, **own, **(estimator.model_options or {})}
     if estimator.pretrained is None:
         return maker(config(**{**settings, "num_channels": channels, **given}))
@@ -168,18 +170,6 @@ def _own_options(
         changed = _changed(estimator, _OTHERS)
         found |= {_OTHERS[name]: value for name, value in changed.items()}
     return found
-
-
-def _refuse_twice(estimator: Any, own: dict[str, Any]) -> None:
-    """Refuse model_options that the estimator's own options decide."""
-    names = {config: name for name, config in _OTHERS.items()}
-    for name, value in (estimator.model_options or {}).items():
-        if name in own:
-            raise ConfigError(
-                f"{type(estimator).__name__}: model_options has {name!r}={value!r}, "
-                "expected options that the estimator does not have; give "
-                f"{names.get(name, name)}= instead"
-            )
 
 
 def _loaded(maker: type[Any], folder: Any, given: dict[str, Any]) -> Any:

@@ -10,7 +10,7 @@ from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import check_attributes, describe
 from evolving_attention.training.schedules import NAMES
 
-__all__ = ["TRAINING", "check", "check_training"]
+__all__ = ["TRAINING", "check", "check_training", "refuse_twice"]
 
 # option: (least value, greatest value); the model's config checks the model's options
 TRAINING: dict[str, tuple[float, float]] = {
@@ -85,3 +85,23 @@ def check(estimator: Any) -> None:
             f"{name}: model_options is a {type(options).__name__}, expected a dict of "
             "options of ea.EADCTransformerConfig, such as {'dilation_base': 3}"
         )
+
+
+def refuse_twice(estimator: Any, own: dict[str, Any], names: dict[str, str]) -> None:
+    """Refuse model_options that the estimator's own options decide.
+
+    Args:
+        estimator: has ``model_options``.
+        own: the config's options that come from the estimator's own.
+        names: the estimator's option of a config's option, where their names differ.
+
+    Raises:
+        ConfigError: an option is in both; names it, its value, and what to give.
+    """
+    for name, value in (estimator.model_options or {}).items():
+        if name in own:
+            raise ConfigError(
+                f"{type(estimator).__name__}: model_options has {name!r}={value!r}, "
+                "expected options that the estimator does not have; give "
+                f"{names.get(name, name)}= instead"
+            )

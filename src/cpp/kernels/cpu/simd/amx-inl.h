@@ -82,6 +82,25 @@ EA_INLINE void for_tiles(std::integer_sequence<int, kTile...>, Fn&& fn) {
   (fn(std::integral_constant<int, kTile>()), ...);
 }
 
+// Calls fn(count) with 1 to kSumTiles tiles as a constant.
+template <typename Fn>
+EA_INLINE void with_tiles(std::int64_t count, Fn&& fn) {
+  switch (count) {
+    case 1:
+      return fn(std::integral_constant<int, 1>());
+    case 2:
+      return fn(std::integral_constant<int, 2>());
+    case 3:
+      return fn(std::integral_constant<int, 3>());
+    case 4:
+      return fn(std::integral_constant<int, 4>());
+    case 5:
+      return fn(std::integral_constant<int, 5>());
+    default:
+      return fn(std::integral_constant<int, kSumTiles>());
+  }
+}
+
 // Tag of products on AMX tiles; their cells are pairs.
 struct Tiles : Pairs {};
 

@@ -60,7 +60,7 @@ class WeightSums<Tiles> {
   using Map = bfloat16;
   static std::int64_t size(std::int64_t heads, std::int64_t taps) {
     const std::int64_t groups = ceil_div(heads, kLanes);
-    return groups * groups * taps / heads * kTileCells + kTurned + kLanes;
+    return groups * groups * taps / heads * kTileCells + kTurned + kLine;
   }
 
   WeightSums(float* memory, std::int64_t heads, std::int64_t taps)
@@ -124,14 +124,10 @@ class WeightSums<Tiles> {
     const Groups taps(kernel_, kSumTiles);
     for (std::int64_t i = 0; i < taps.count; ++i) {
       const std::int64_t t = taps.begin(i);
-      const std::int64_t count = taps.begin(i + 1) - t;
-      (count == 1   ? correlate_tiles<1>
-       : count == 2 ? correlate_tiles<2>
-       : count == 3 ? correlate_tiles<3>
-       : count == 4 ? correlate_tiles<4>
-       : count == 5 ? correlate_tiles<5>
-                    : correlate_tiles<6>)(x, stride, offset + t, turned_,
-                                          blocks, sums + t * kTileCells);
+      with_tiles(taps.begin(i + 1) - t, [&](auto count) {
+        correlate_tiles<count>(x, stride, offset + t, turned_, blocks,
+                               sums + t * kTileCells);
+      });
     }
   }
 

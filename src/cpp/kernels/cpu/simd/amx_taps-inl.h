@@ -31,13 +31,11 @@ struct Lines {
   std::int64_t each, width;  // each: lines of a row
 
   Lines(float* memory, std::int64_t lines, std::int64_t n_k)
-      : data(aligned(memory)),
-        each(lines),
-        width(ceil_div(n_k, kLanes) * kLanes) {}
+      : data(aligned(memory)), each(lines), width(whole_lines(n_k)) {}
   // Returns the floats of memory for `rows` rows.
   static std::int64_t size(std::int64_t lines, std::int64_t n_k,
                            std::int64_t rows) {
-    return rows * lines * Lines(nullptr, lines, n_k).width + kLanes;
+    return rows * lines * whole_lines(n_k) + kLine;
   }
   EA_INLINE float* at(std::int64_t line, std::int64_t i) const {
     return data + (i * each + line) * width;
@@ -106,8 +104,8 @@ class TapWeights<Tiles> {
   Scratch memory_;
 };
 
-// Computes z_v of 16 cells for kShifts column shifts from v on, a multiple of
-// `next` apart.
+// Computes z_v of 16 cells for kShifts column shifts from v on. Those of a
+// shift are `next` after those of the one before.
 template <int kShifts>
 void convolve_tile(const float* x, std::int64_t stride,
                    const TapWeights<Tiles>& w, const float* weights,
@@ -136,9 +134,9 @@ struct ShiftedSums {
   ShiftedSums(std::int64_t shifts, std::int64_t heads, std::int64_t pad,
               const Lines& x)
       : outputs(heads),
-        before(ceil_div(pad, kLanes) * kLanes),
+        before(whole_lines(pad)),
         width(before + x.width + before),
-        memory((shifts * heads * width + kLanes) *
+        memory((shifts * heads * width + kLine) *
                static_cast<std::int64_t>(sizeof(float))),
         data(aligned(memory.as<float>())) {
     clear(data, shifts * heads * width);
@@ -162,18 +160,14 @@ inline void convolve(const Lines& x, std::int64_t left, std::int64_t pad,
     const TileSetup setup(outputs, w.depth(), kSumTiles);
     for (std::int64_t i = 0; i < rows; ++i) {
       for (std::int64_t s = 0; s < shifts.count; ++s) {
-        const std::int64_t v = shifts.begin(s), count = shifts.begin(s + 1) - v;
-        const auto run = count == 1   ? convolve_tile<1>
-                         : count == 2 ? convolve_tile<2>
-                         : count == 3 ? convolve_tile<3>
-                         : count == 4 ? convolve_tile<4>
-                         : count == 5 ? convolve_tile<5>
-                                      : convolve_tile<6>;
+        const std::int64_t v = shifts.begin(s);
         const float* const weights = w.of_group(first) + v * outputs * kLanes;
-        for (std::int64_t j = 0; j < x.width; j += kLanes) {
-          run(x.at(0, i) + j, x.width, w, weights, outputs, z.at(v, 0) + j,
-              outputs * z.width, z.width);
-        }
+        with_tiles(shifts.begin(s + 1) - v, [&](auto count) {
+          for (std::int64_t j = 0; j < x.width; j += kLanes) {
+            convolve_tile<count>(x.at(0, i) + j, x.width, w, weights, outputs,
+                                 z.at(v, 0) + j, outputs * z.width, z.width);
+          }
+        });
       }
       for (std::int64_t o = 0; o < outputs; ++o) {
         const float* const from = z.at(0, o) - left;

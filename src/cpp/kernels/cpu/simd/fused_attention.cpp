@@ -274,8 +274,7 @@ void forward_of(const FusedAttentionForward::Args& args) {
   parallel_for(jobs.count(), [&](std::int64_t job) {
     [[maybe_unused]] const typename M::Setup setup;
     const Scratch scratch((lines + window + scores + z + wide +
-                           Dropping::words(keys) + 2 * s.taps +
-                           whole_lines(1)) *
+                           Dropping::words(keys) + 2 * s.taps + kLine) *
                           sizeof(float));
     Parts parts;  // from aligned memory on, which AMX loads faster
     parts.lines = scratch.as<float>();

@@ -59,11 +59,12 @@ void convolution_phase(const Backward<M>& f, const PackedHeads<M>& keys,
         s.heads, s.pad, group.n_k(b.sequence), b.rows + 2 * s.r);
   });
   const std::int64_t cells = jobs.largest([&](const MapBlock& b) {
+    if (Taps::kValues == 1) return std::int64_t{0};
     const std::int64_t rows = b.rows + 2 * s.r, n_k = group.n_k(b.sequence);
-    const std::int64_t own = cells_size<Taps>(s.heads, s.pad, n_k, rows);
-    const std::int64_t mixed =
+    const std::int64_t gradient = cells_size<Taps>(s.heads, s.pad, n_k, rows);
+    const std::int64_t input =
         padded_floats<typename Taps::Map>(s.heads, s.pad, n_k, rows);
-    return own == 0 || own > mixed ? own : mixed;
+    return gradient > input ? gradient : input;
   });
   const std::int64_t scores = jobs.largest([&](const MapBlock& b) {
     return (b.rows + 2 * s.r) * group.n_k(b.sequence);

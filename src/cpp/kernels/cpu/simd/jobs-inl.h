@@ -49,13 +49,17 @@ class Scratch {
   MemoryBlock block_;
 };
 
-// Returns the next multiple of 64 bytes, at which scratch begins.
-EA_INLINE float* aligned(float* memory) {
-  const auto at = reinterpret_cast<std::uintptr_t>(memory);
-  return reinterpret_cast<float*>((at + 63) / 64 * 64);
-}
+constexpr std::int64_t kLine = 16;  // floats of a cache line
+
+// Rounds up to whole cache lines: a number of floats, or an address, at most
+// kLine - 1 floats further on.
 EA_INLINE std::int64_t whole_lines(std::int64_t floats) {
-  return ceil_div(floats, 16) * 16;
+  return ceil_div(floats, kLine) * kLine;
+}
+EA_INLINE float* aligned(float* memory) {
+  constexpr std::uintptr_t kBytes = kLine * sizeof(float);
+  const auto at = reinterpret_cast<std::uintptr_t>(memory);
+  return reinterpret_cast<float*>((at + kBytes - 1) / kBytes * kBytes);
 }
 
 // y[i] = sum over blocks b of partial[b * stride + i], in the order of b.

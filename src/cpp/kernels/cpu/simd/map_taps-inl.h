@@ -104,13 +104,11 @@ class TapWeights {
   float* bias_;
 };
 
-// Returns the floats of `memory` that in_cells() needs.
+// Returns the floats of `memory` that in_cells() needs for bfloat16.
 template <typename Cells>
 EA_INLINE std::int64_t cells_size(std::int64_t heads, std::int64_t r,
                                   std::int64_t n_k, std::int64_t rows) {
-  return Cells::kValues == 1
-             ? 0
-             : padded_size(ceil_div(heads, Cells::kValues), r, n_k, rows);
+  return padded_size(ceil_div(heads, Cells::kValues), r, n_k, rows);
 }
 
 // Returns a block as the cells that convolve() reads. A bfloat16 block is

@@ -29,8 +29,6 @@ EA_INLINE std::int64_t block_begin(std::int64_t rows, std::int64_t block) {
   return rows * block / ceil_div(rows, std::int64_t{kTileHeight});
 }
 
-constexpr std::int64_t kLine = 16;  // floats of a cache line
-
 // Returns the stride of the blocks of a repacked a. The extra line spreads them
 // over the sets of a cache.
 EA_INLINE std::int64_t turned_block(std::int64_t depth) {
