@@ -109,6 +109,27 @@ def products() -> Callable[[], object]:
     return multiply
 
 
+def attention() -> Callable[[], object]:
+    """Returns a pass of evolving attention and its gradients, 12 heads of width 64."""
+    from evolving_attention import _core
+
+    rng, heads, length = np.random.default_rng(0), 12, 512
+    tokens, maps = (2 * length, heads * 64), (2 * heads * length**2,)
+    shapes = (tokens, tokens, tokens, maps, (heads, heads, 3, 3), (heads,))
+    inputs = [
+        _core.Tensor(rng.standard_normal(s), dtype="bfloat16", requires_grad=True)
+        for s in shapes
+    ]
+    packing = _core.Packing(heads, [0, length, 2 * length])
+    coefficients = (0.3, 0.7, 0.18, 0.42, 0.4)  # alpha = 0.3, beta = 0.4
+
+    def both() -> None:
+        y, carry = _core.ops.fused_attention(*inputs, coefficients, packing, 0.125)
+        (y.sum() + carry.sum()).backward()
+
+    return both
+
+
 def creation() -> Callable[[], object]:
     """Returns the creation of a BERT-Base with its initial values."""
     import evolving_attention as ea
@@ -128,6 +149,7 @@ TASKS: dict[str, Callable[[], Callable[[], object]]] = {
     "CoLA": cola,
     "JapaneseVowels epoch": vowels,
     "products": products,
+    "evolving attention bfloat16 2x512": attention,
     "new BERT-Base": creation,
 }
 

@@ -25,8 +25,9 @@ constexpr int kSumTiles = 6;   // or registers 0 to 5; the others hold factors
 class TileSetup {
  public:
   TileSetup() : TileSetup(kLanes, kLanes, kMostTiles) {}
-  // For sums [rows][16 floats] of products [rows][depth pairs] times [depth][16
-  // pairs]: registers 0 .. left, `left`, and the rest.
+  // For sums [rows][16 floats] of products of a left factor [rows][depth pairs]
+  // and a right one [depth][16 pairs]. Registers before `left` hold sums,
+  // `left` a left factor, those behind it right factors.
   TileSetup(std::int64_t rows, std::int64_t depth, int left) {
     asm volatile("sttilecfg %0" : "=m"(before_));
     Config config{.palette = 1};

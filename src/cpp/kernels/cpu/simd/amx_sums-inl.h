@@ -2,8 +2,8 @@
 //
 // For each tap (u, v) of the kernel a tile [input head][output head] holds the
 // sums. It accumulates the products of 32 cells of all input heads, as they
-// lie in the block, and of the same cells of the gradient, turned to [pair of
-// cells][output head].
+// lie in the block, and of the same cells of the gradient, transposed to [pair
+// of cells][output head].
 #pragma once
 
 #include "kernels/cpu/simd/amx_taps-inl.h"
@@ -14,17 +14,17 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// sums[t] += cells of x[offset[t]] times `turned`, for kTaps taps and `blocks`
-// blocks of 32 cells.
+// sums[t] += cells of x[offset[t]] times `transposed`, for kTaps taps and
+// `blocks` blocks of 32 cells.
 template <int kTaps>
 void correlate_tiles(const bfloat16* x, std::int64_t stride,
-                     const std::int64_t* offset, const float* turned,
+                     const std::int64_t* offset, const float* transposed,
                      std::int64_t blocks, float* sums) {
   constexpr std::make_integer_sequence<int, kTaps> all;
   constexpr int kLeft = kSumTiles, kRight = kSumTiles + 1;
   for_tiles(all, [&](auto t) { load_tile<t>(sums + t * kTileCells, kLanes); });
   for (std::int64_t i = 0; i < blocks; ++i) {
-    load_tile<kRight>(turned + i * kTileCells, kLanes);
+    load_tile<kRight>(transposed + i * kTileCells, kLanes);
     for_tiles(all, [&](auto t) {
       load_tile<kLeft>(x + offset[t] + i * 2 * kLanes, stride);
       add_products<t, kLeft, kRight>();
@@ -33,10 +33,11 @@ void correlate_tiles(const bfloat16* x, std::int64_t stride,
   for_tiles(all, [&](auto t) { store_tile<t>(sums + t * kTileCells, kLanes); });
 }
 
-// Turns n cells of `heads` rows of g to [pair of cells][head], with zeros up to
-// a multiple of 32 cells and 16 heads.
-inline void turn_cells(const bfloat16* g, std::int64_t stride,
-                       std::int64_t heads, std::int64_t n, float* turned) {
+// Transposes n cells of `heads` rows of g to [pair of cells][head], with zeros
+// up to a multiple of 32 cells and 16 heads.
+inline void transpose_cells(const bfloat16* g, std::int64_t stride,
+                            std::int64_t heads, std::int64_t n,
+                            float* transposed) {
   for (std::int64_t p = 0; p < n; p += 2 * kLanes) {
     const std::int64_t left = n - p < 2 * kLanes ? n - p : 2 * kLanes;
     const Halves part(left);
@@ -47,8 +48,8 @@ inline void turn_cells(const bfloat16* g, std::int64_t stride,
     }
     transpose(rows);
 #pragma GCC unroll 16
-    for (int q = 0; q < kLanes; ++q) store(turned + q * kLanes, rows[q]);
-    turned += kTileCells;
+    for (int q = 0; q < kLanes; ++q) store(transposed + q * kLanes, rows[q]);
+    transposed += kTileCells;
   }
 }
 
@@ -60,12 +61,12 @@ class WeightSums<Tiles> {
   using Map = bfloat16;
   static std::int64_t size(std::int64_t heads, std::int64_t taps) {
     const std::int64_t groups = ceil_div(heads, kLanes);
-    return groups * groups * taps / heads * kTileCells + kTurned + kLine;
+    return groups * groups * taps / heads * kTileCells + kTransposed + kLine;
   }
 
   WeightSums(float* memory, std::int64_t heads, std::int64_t taps)
-      : turned_(aligned(memory)),
-        sums_(turned_ + kTurned),
+      : transposed_(aligned(memory)),
+        sums_(transposed_ + kTransposed),
         heads_(heads),
         kernel_(taps / heads),
         groups_(heads, kLanes) {
@@ -83,8 +84,8 @@ class WeightSums<Tiles> {
         const std::int64_t n = positions - p < kChunk ? positions - p : kChunk;
         for (std::int64_t j = 0; j < groups_.count; ++j) {
           const std::int64_t o = groups_.begin(j);
-          turn_cells(first + o * g.head_stride + p, g.head_stride,
-                     groups_.begin(j + 1) - o, n, turned_);
+          transpose_cells(first + o * g.head_stride + p, g.head_stride,
+                          groups_.begin(j + 1) - o, n, transposed_);
           add_chunk(x + p, g.head_stride, offset + c * kernel_,
                     ceil_div(n, 2 * kLanes), tiles_of(i, j));
         }
@@ -113,7 +114,7 @@ class WeightSums<Tiles> {
 
  private:
   static constexpr std::int64_t kChunk = 512;  // cells; all heads fit the L1
-  static constexpr std::int64_t kTurned = kChunk / 2 * kLanes;
+  static constexpr std::int64_t kTransposed = kChunk / 2 * kLanes;
 
   float* tiles_of(std::int64_t i, std::int64_t j) const {
     return sums_ + (i * groups_.count + j) * kernel_ * kTileCells;
@@ -125,13 +126,13 @@ class WeightSums<Tiles> {
     for (std::int64_t i = 0; i < taps.count; ++i) {
       const std::int64_t t = taps.begin(i);
       with_tiles(taps.begin(i + 1) - t, [&](auto count) {
-        correlate_tiles<count>(x, stride, offset + t, turned_, blocks,
+        correlate_tiles<count>(x, stride, offset + t, transposed_, blocks,
                                sums + t * kTileCells);
       });
     }
   }
 
-  float *turned_, *sums_;
+  float *transposed_, *sums_;
   std::int64_t heads_, kernel_;
   Groups groups_;
 };
