@@ -283,16 +283,22 @@ void convolution_block(const Backward<M>& f, const PackedHeads<M>& keys,
                       block.rows + 2 * r);
   const std::int64_t begin = block.row + f.s.down, end = begin + block.rows;
   for (std::int64_t h = 0; h < m.heads; ++h) {
-    Vf sum = set(0.0f);  // sum of G before rounding
+    // Sums of G before rounding, of whole rows and of the present one: a sum by
+    // rows is more exact than one along the block.
+    Vf sum = set(0.0f), line = set(0.0f);
     fill_head(g, h, m.cells, begin - r,
               [&](std::int64_t i, std::int64_t j, auto part) {
                 const Vi open = load_gates(m.gates(args.gates, h, i), j, m.n_k);
                 const Vf d = load(maps.logits + maps.at(m, h, i) + j, part);
                 const Vf x = open ? w * d : set(0.0f);
-                if (begin <= i && i < end) sum += x;
+                if (j == 0) {
+                  sum += line;
+                  line = set(0.0f);
+                }
+                if (begin <= i && i < end) line += x;
                 return x;
               });
-    dbias[h] += reduce_add(sum);
+    dbias[h] += reduce_add(sum + line);
   }
   clear_end(g, m.heads);
   tap_offsets(g, m.heads, f.s.k, parts.offset);
