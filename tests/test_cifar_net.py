@@ -136,9 +136,10 @@ def test_threads_change_no_bit_of_a_net(dtype: str) -> None:
 def test_training_lowers_the_loss_and_a_folder_keeps_the_net(tmp_path: Any) -> None:
     model = tiny(CLASSIFIER, "float32", attention=ea.attention.Predictive(0.2))
     images = draw(4, (16, 16)).astype(np.float32)
-    optimizer = ea.optim.SGD(model.parameters(), lr=0.2, momentum=0.9, nesterov=True)
+    # At 0.02 and above the rounding of one CPU or another decides where training ends.
+    optimizer = ea.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, nesterov=True)
     losses = []
-    for _ in range(14):
+    for _ in range(30):
         loss = model(images, labels=[0, 1, 2, 3]).loss
         loss.backward()
         optimizer.step()
