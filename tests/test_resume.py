@@ -259,6 +259,9 @@ UPDATES: list[tuple[dict[str, Any], str]] = [
     ({"adam_beta1": 0.5}, "adam_beta1 0.9, this one 0.5"),
     ({"lr_scheduler_type": "cosine"}, "lr_scheduler_type constant, this one cosine"),
     ({"label_smoothing_factor": 0.3}, "label_smoothing_factor 0.0, this one 0.3"),
+    ({"warmup_steps": 3}, "warmup_steps 0, this one 3"),
+    ({"warmup_ratio": 0.5}, "warmup_steps 0, this one 0.5"),
+    ({"max_grad_norm": 0.5}, "max_grad_norm 1.0, this one 0.5"),
 ]
 
 

@@ -46,6 +46,8 @@ UPDATE_ARGUMENTS = (
     "learning_rate",
     "lr_scheduler_type",
     "lr_scheduler_kwargs",
+    "warmup_steps",
+    "max_grad_norm",
     "optim",
     "optim_args",
     "weight_decay",
@@ -119,8 +121,10 @@ def run_fingerprint(
 
 
 def _update_settings(args: Any) -> dict[str, Any]:
-    """Returns the values of UPDATE_ARGUMENTS; AdamW by one of its names."""
+    """Returns the values of UPDATE_ARGUMENTS, each meaning in one spelling."""
     found = {name: plain(getattr(args, name)) for name in UPDATE_ARGUMENTS}
+    found["warmup_steps"] = args.warmup_ratio or args.warmup_steps
+    found["max_grad_norm"] = args.max_grad_norm or 0.0
     if found["optim"].startswith("adamw"):
         found["optim"] = "adamw"
     return found
