@@ -22,7 +22,7 @@ def python_blocks(text: str) -> list[str]:
 def own_kind(repo):
     """The names that the code of docs/attention.md defines when it runs."""
     blocks = python_blocks((repo / "docs" / "attention.md").read_text(encoding="utf-8"))
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     module = types.ModuleType("docs_attention")
     sys.modules[module.__name__] = module  # dataclasses look up their module
     code = compile("\n".join(blocks), "docs/attention.md", "exec", dont_inherit=True)

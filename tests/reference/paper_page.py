@@ -18,6 +18,7 @@ _CONTRACT = "tests/test_attention_contract.py"
 _CAUSAL = "tests/test_causality.py"
 _NAMES = "tests/test_model_names.py"
 _SERIES = "tests/test_series_config.py"
+_INSIDE = "tests/test_head_analysis.py"
 
 # Paper, its statement, and the test that checks it.
 HELD = [
@@ -74,6 +75,12 @@ HELD = [
         "Table 10: α and β of translation",
         "tests/test_papers.py",
         "weights_of_translation",
+    ),
+    (
+        EA,
+        "Table 10: rate, dropout and accumulation of translation",
+        "tests/test_cli_translate_paper.py",
+        "the_settings_of_the_paper",
     ),
     (
         EA,
@@ -175,6 +182,7 @@ HELD = [
         "tests/test_time_series_estimators.py",
         "the_usual_optimizer_is_the_papers",
     ),
+    (TPAMI, "Eq. 13: AvgWCD", _INSIDE, "within_class_distances"),
     (REALFORMER, "Eq. 5: the running sum, and the mean", _KINDS, "residual_maps"),
     (
         REALFORMER,
@@ -207,6 +215,9 @@ HELD = [
         "tests/test_squad.py",
         "exact_match_and_f1",
     ),
+    (REALFORMER, "Figures 4, 6, 7: entropies of heads", _INSIDE, "entropies"),
+    (REALFORMER, "Figures 5, 8: adjacent heads", _INSIDE, "divergences"),
+    (REALFORMER, "Figures 4 to 8: sorted, coloured by median", _INSIDE, "figures"),
     (
         CSAN,
         "windows of one head and of several, against loops",

@@ -12,7 +12,7 @@ from evolving_attention.errors import InputError, require
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "GREY", "INK", "new_figure", "save"]
+__all__ = ["COLOURS", "GREY", "INK", "heading", "new_figure", "save"]
 
 INK, GREY = "#1b1b1f", "#6b6b76"
 COLOURS = ("#2b5c8a", "#c8553d", "#3d8361", "#8a5a9e", "#b58a1b", "#4f4f57")
@@ -31,6 +31,24 @@ def new_figure(width: float, height: float) -> Figure:
     figure = module.Figure(figsize=(width, height), facecolor="white")
     canvas.FigureCanvasAgg(figure)
     return figure
+
+
+def heading(figure: Figure, title: str, note: str) -> None:
+    """Writes the title, cut to the figure's width, and a smaller note below it."""
+    width, height = figure.get_size_inches()
+    room = int((width - 0.3) * 72 / (14 * 0.66))  # characters of 14 pt bold that fit
+    left = 0.16 / width
+    figure.text(
+        left,
+        1 - 0.2 / height,
+        title if len(title) <= room else title[: room - 1] + "…",
+        fontsize=14,
+        fontweight="bold",
+        color=INK,
+        va="top",
+        parse_math=False,
+    )
+    figure.text(left, 1 - 0.52 / height, note, fontsize=9, color=GREY, va="top")
 
 
 def save(figure: Figure, path: str | os.PathLike[str], dpi: int = 150) -> Path:

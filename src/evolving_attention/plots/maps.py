@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evolving_attention.errors import InputError, ShapeError
-from evolving_attention.plots.figures import GREY, INK, new_figure
+from evolving_attention.plots.figures import GREY, INK, heading, new_figure
 from evolving_attention.plots.strips import HEIGHT, draw_strip, series_values
 
 if TYPE_CHECKING:
@@ -334,20 +334,7 @@ def _finish(
     note = f"row: {word} that looks, column: {word} looked at; {which}"
     if any(len(maps) > 1 for maps in models.values()):
         note += "; r: correlation with the layer before"
-    left = 0.16 / width
-    title = title or "Attention through the layers"
-    room = int((width - 0.3) * 72 / (14 * 0.66))  # characters of 14 pt bold that fit
-    figure.text(
-        left,
-        1 - 0.2 / height,
-        title if len(title) <= room else title[: room - 1] + "…",
-        fontsize=14,
-        fontweight="bold",
-        color=INK,
-        va="top",
-        parse_math=False,
-    )
-    figure.text(left, 1 - 0.52 / height, note, fontsize=9, color=GREY, va="top")
+    heading(figure, title or "Attention through the layers", note)
     bar_height = min(3.0, 0.5 * height)
     bar = figure.add_axes(
         (
