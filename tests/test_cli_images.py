@@ -52,6 +52,25 @@ def test_commands(tmp_path: Path) -> None:
     assert sum(map(float, rows[0][2:])) == pytest.approx(1.0, abs=1e-5)
 
 
+def test_the_crops_of_imagenet(tmp_path: Path) -> None:
+    root, out = folder_of(tmp_path / "train", 24, side=12), tmp_path / "out"
+    words = [
+        *("--train_dir", root, "--test_dir", root, "--output_dir", out),
+        *("--hidden_size", 16, "--num_hidden_layers", 1, "--num_attention_heads", 2),
+        *("--n_epochs", 2, "--batch_size", 16, "--verbose", "false"),
+        *("--resized_crop", 0.05, "--flip", "true", "--image_size", 8),
+    ]
+    trained = run("train", *words)
+    record = json.loads((out / "estimator.json").read_text())
+    assert record["options"]["resized_crop"] == 0.05
+    tested = run("evaluate", "--model_dir", out, "--test_dir", root)
+    assert tested["test"] == trained["test"]  # the loaded model sees the centres too
+    record["options"]["resized_crop"] = None
+    (out / "estimator.json").write_text(json.dumps(record))
+    whole = run("evaluate", "--model_dir", out, "--test_dir", root)
+    assert whole["test"]["loss"] != trained["test"]["loss"]
+
+
 def test_a_test_set_is_checked_before_training(tmp_path: Path) -> None:
     root, out = folder_of(tmp_path / "train"), tmp_path / "out"
     other = folder_of(tmp_path / "other")

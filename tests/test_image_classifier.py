@@ -19,6 +19,9 @@ from series_data import signal_sender
 
 import evolving_attention as ea
 from evolving_attention import durable
+from evolving_attention.data.image_transforms import Normalize, centred, resized
+from evolving_attention.estimators import image_models
+from evolving_attention.estimators import images as image_estimator
 from evolving_attention.metrics import confusion_matrix, top_k
 
 pytest.importorskip("sklearn", reason="needs scikit-learn (extra: image)")
@@ -310,6 +313,60 @@ RECIPE: dict[str, Any] = {
 }
 
 
+def test_the_crops_of_imagenet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training sees random parts of the pictures themselves, later ones the centre."""
+    pytest.importorskip("PIL", reason="needs Pillow (extra: image)")
+    rng = np.random.default_rng(0)
+    sizes = [(32, 44), (40, 32), (36, 36), (30, 50)] * 4
+    pictures = [rng.integers(0, 256, (*size, 1)).astype(np.uint8) for size in sizes]
+    seen: list[Any] = []
+    shapes: list[Any] = []
+    train = image_estimator.fitting.train
+
+    def watched(model: Any, rows: Any, validation: Any, *args: Any, **kw: Any) -> Any:
+        shapes.append({one.shape[:2] for one in rows.pixels})
+        seen.extend((rows.bare([0]), rows.gather([0]), rows.gather([0]), validation))
+        return train(model, rows, validation, *args, **kw)
+
+    monkeypatch.setattr(image_estimator.fitting, "train", watched)
+    options = {"image_size": 14, "normalize": "none", "n_epochs": 1, "flip": True}
+    model = ea.ImageClassifier(**{**TINY, **options, "resized_crop": 0.05})
+    model.fit(pictures, ["a", "b"] * 8)
+    assert shapes == [set(sizes)]
+    first, same, other = (one["pixel_values"][0, 0] for one in seen[:3])
+    assert first.shape == (14, 14)
+    assert np.array_equal(first, same)  # a view does not count as a reading
+    assert not np.array_equal(same, other)
+    centres = [centred(one, (14, 14)) for one in pictures]
+    for row in seen[3].pixels:
+        assert any(np.array_equal(row, one) for one in centres)
+    given = model.read(pictures)
+    assert np.array_equal(given.pixels, centres)
+    odds = model.predict_proba(pictures)
+    assert np.array_equal(model.predict_proba(given), odds)
+    assert model.evaluate(given, ["a", "b"] * 8)["loss"] == pytest.approx(
+        -np.log(odds[np.arange(16), [0, 1] * 8]).mean()
+    )
+    plain = ea.ImageClassifier(**{**TINY, **options}).fit(pictures, ["a", "b"] * 8)
+    assert np.array_equal(
+        plain.read(pictures).pixels[0], resized(pictures[0], (14, 14))
+    )
+
+
+def test_parts_of_a_picture_have_at_least_the_share_asked_for() -> None:
+    """Pixels are the numbers of their rows: their range is the height of the part."""
+    pytest.importorskip("PIL", reason="needs Pillow (extra: image)")
+    estimator = ea.ImageClassifier(resized_crop=1.0)
+    ramp = np.arange(32, dtype=np.float32)[:, None, None].repeat(32, axis=1)
+    whole = image_models.augmentation(estimator, (8, 8), Normalize([0.0], [1.0]))
+    estimator.set_params(resized_crop=0.05, flip=False)
+    parts = image_models.augmentation(estimator, (8, 8), Normalize([0.0], [2.0]))
+    rng = np.random.default_rng(0)
+    spans = [np.ptp(parts(ramp, rng)) * 2 for _ in range(200)]
+    assert np.ptp(whole(ramp, rng)) > 24
+    assert min(spans) < 9 < 20 < max(spans)
+
+
 @pytest.mark.parametrize("architecture", NARROW)
 def test_architectures_train_by_the_recipe_of_cifar(
     architecture: str, tmp_path: Path
@@ -381,6 +438,11 @@ def test_the_recipe_reaches_the_training() -> None:
         ({"optimizer_options": {"momentum": 0.9}}, r"'radam' has no option 'momentum'"),
         ({"lr_schedule_options": {"num_cycle": 1}}, r"lr_schedule.*num_cycle"),
         ({"lr_schedule_options": 3}, r"lr_schedule_options is a int"),
+        ({"resized_crop": 0.0}, r"resized_crop=0\.0, expected a number from 0\.001"),
+        (
+            {"resized_crop": 0.1, "crop": 2},
+            r"crop=2 with resized_crop=0\.1.*leave crop",
+        ),
         ({"label_smoothing": 2.0}, r"label_smoothing=2\.0"),
         ({"label_smoothing": 1.0}, r"ImageClassifier: label_smoothing=1\.0.*below 1"),
     ],

@@ -20,6 +20,7 @@ from evolving_attention.data.image_transforms import (
     RandomCrop,
     RandomResizedCrop,
     Resize,
+    centred,
     resized,
 )
 from evolving_attention.data.images import ImageRows, labels_of_npz, read_pictures
@@ -205,6 +206,30 @@ def test_crops() -> None:
     assert wide.shape == (4, 4, 2)
     whole = RandomResizedCrop([6, 8], scale=[1.0, 1.0], ratio=[4.0, 4.0])
     assert np.array_equal(whole(PICTURE, rng()), PICTURE)
+
+
+def test_the_centre_of_imagenet() -> None:
+    picture = np.random.default_rng(0).integers(0, 256, (40, 56, 3)).astype(np.uint8)
+    found = centred(picture, (14, 14))
+    # 40 x 56 with a shorter side of 16 = 8/7 of 14 is 16 x 22; the middle of it is cut
+    assert np.array_equal(found, resized(picture, (16, 22))[1:15, 4:18])
+    assert centred(picture, (224, 224)).shape == (224, 224, 3)
+    assert not np.array_equal(found, resized(picture, (14, 14)))
+    tall = picture.transpose(1, 0, 2)
+    turned = centred(tall, (14, 14)).transpose(1, 0, 2)
+    assert np.allclose(turned, found.astype(float), atol=1)  # rounded in each direction
+
+
+def test_pictures_are_centred_once() -> None:
+    given = [np.full((20, 30, 1), i, np.uint8) + np.arange(30)[:, None] for i in (0, 9)]
+    pictures = [one.astype(np.uint8) for one in given]
+    once = read_pictures(pictures, size=(7, 7), centre=True)
+    for one, picture in zip(once.pixels, pictures, strict=True):
+        assert np.array_equal(one, centred(picture, (7, 7)))
+    again = read_pictures(once, size=(7, 7), centre=True)
+    assert np.array_equal(again.pixels, once.pixels)
+    whole = read_pictures(read_pictures(pictures), size=(7, 7))
+    assert np.array_equal(whole.pixels[1], resized(pictures[1], (7, 7)))
 
 
 def test_flips() -> None:

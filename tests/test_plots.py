@@ -261,6 +261,66 @@ def test_several_runs_share_the_panels():
     assert names == ["vanilla train", "vanilla eval", "evolving train", "evolving eval"]
 
 
+def timed(seconds_of_a_step, *parts):
+    """Returns the log of runs from step to step, each an hour after the other."""
+    found, time = [], 1000.0
+    for first, last, *stopped in parts:
+        found.append({"time": time, "event": "train_begin", "step": first})
+        if first == 0:  # an evaluation before the first step
+            time += seconds_of_a_step
+            found.append({"time": time, "event": "log", "step": 0, "eval_loss": 2.0})
+        for step in range(first + 1, last + 1):
+            time += seconds_of_a_step
+            found.append({"time": time, "event": "log", "step": step, "loss": 1 / step})
+        if not stopped:  # else: killed, without a last line
+            found.append({"time": time, "event": "train_end", "step": last})
+        time += 3600
+    # After the training, as when somebody evaluates its model the next day.
+    return [*found, {"time": time, "event": "log", "step": last, "eval_loss": 0.3}]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [(0, 6)],
+        [(0, 4), (4, 6)],
+        [(0, 4, "killed"), (2, 6)],  # steps 3 and 4 are lost, and repeated
+        [(0, 5, "killed"), (0, 6)],  # from the beginning, in the same folder
+        [(0, 3), (3, 5, "killed"), (4, 6)],
+    ],
+)
+def test_seconds_of_a_resumed_run_are_those_of_an_uninterrupted_one(tmp_path, parts):
+    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, timed(2.0, *parts))))
+    loss = plots.training_curves(tmp_path, over="seconds").axes[0]
+    expected = [[2.0 * step + 2.0, 1 / step] for step in range(1, 7)]
+    np.testing.assert_allclose(loss.lines[0].get_xydata(), expected)
+    np.testing.assert_allclose(loss.lines[1].get_xydata(), [[2.0, 2.0], [14.0, 0.3]])
+    assert loss.get_xlabel() == "seconds"
+
+
+def test_runs_of_different_speed_are_compared_after_the_same_seconds():
+    runs = {"quick": timed(0.1, (0, 8)), "slow": timed(0.3, (0, 8))}
+    loss = plots.training_curves(runs, over="seconds").axes[0]
+    quick, slow = (line.get_xydata() for line in loss.lines[::2])
+    np.testing.assert_allclose(quick[:, 1], slow[:, 1])
+    np.testing.assert_allclose(3 * quick[:, 0], slow[:, 0])
+    ticks = loss.get_xticks()
+    assert any(tick % 1 for tick in ticks)  # less than three seconds: not 0, 1, 2 alone
+    steps = plots.training_curves(runs, over="steps").axes[0]
+    assert steps.lines[0].get_xdata().tolist() == list(range(1, 9))
+
+
+def test_seconds_need_times(tmp_path):
+    (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": LOG}))
+    for log in (LOG, HISTORY, tmp_path / "trainer_state.json"):
+        with pytest.raises(
+            errors.InputError, match=r"record 1 of log 'a' has no 'time'"
+        ):
+            plots.training_curves({"a": log}, over="seconds")
+    with pytest.raises(errors.ConfigError, match="over='hours', expected 'steps' or"):
+        plots.training_curves(LOG, over="hours")
+
+
 def test_log_mistakes(tmp_path):
     with pytest.raises(errors.InputError, match=r"output_dir or log\.jsonl"):
         plots.read_log(tmp_path)

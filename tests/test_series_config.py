@@ -57,6 +57,62 @@ def test_the_paper_adds_the_projection_of_heads_and_one_convolution(width, block
     assert model.num_parameters() == PUBLISHED[width, blocks] + more
 
 
+@pytest.mark.parametrize("ratio", [0.0, 0.5, 1.0])
+def test_operations_counted_by_hand(ratio):
+    """Two operations for each cell of every product, layer by layer (Section 3.3)."""
+    d, channels, longest, n, ffn, heads, blocks = 16, 3, 10, 7, 12, 2, 2
+    options = {
+        "attention": ea.attention.Evolving(0.3, 0.5, kernel_size=5),
+        "relative": "learned",
+        "kernel_size": 3,
+    }
+    config = Config(
+        channels=channels,
+        max_length=longest,
+        hidden_size=d,
+        num_blocks=blocks,
+        num_attention_heads=heads,
+        attention_ratio=ratio,
+        intermediate_size=ffn,
+        num_labels=4,
+        **options,
+    )
+    found = ea.profiling.series_flops(config, n)
+    layers, inner = 2 * blocks, int(ratio * d)
+    projections = n * (3 * d * inner + inner * inner)  # queries, keys, values; W_O
+    dense = n * channels * d + layers * (projections + n * 2 * d * ffn)
+    pairs = n * n * 2 * inner + n * (2 * longest - 1) * inner  # and every distance
+    sites = layers - 1 if inner else 0  # the first layer has no map before it
+    assert found["dense"] == 2 * (dense + 4 * longest * d)  # the flat head
+    assert found["convolution"] == 2 * layers * n * 3 * d * (d - inner)
+    assert found["attention"] == 2 * layers * pairs
+    assert found["map_conv"] == 2 * sites * n * n * heads**2 * 25
+    assert found["total"] == sum(v for k, v in found.items() if k != "total")
+    trained = ea.profiling.series_flops(config, n, training=True)
+    assert trained == {part: 3 * value for part, value in found.items()}
+
+
+def test_operations_of_heads_and_of_the_released_program():
+    sizes = {"channels": 3, "max_length": 10, "hidden_size": 32, "num_blocks": 2}
+    count = ea.profiling.series_flops
+    config = Config(**sizes, num_targets=2, num_labels=4)
+    body = count(config, head="base")["dense"]
+    assert count(config)["dense"] == body + 2 * 4 * 10 * 32
+    assert count(config, head="regression")["dense"] == body + 2 * 2 * 10 * 32
+    assert count(config, head="pretraining")["dense"] == body + 2 * 10 * 3 * 32
+    mlp = {"classifier_hidden_size": 5, "pooling": "mean", "num_labels": 4}
+    assert count(Config(**sizes, **mlp))["dense"] == body + 2 * (5 * 32 + 4 * 5)
+    evolving = {**sizes, "attention": ea.attention.Evolving(0.3, 0.5)}
+    maps = [
+        count(Config(**evolving, released_behaviour=released))["map_conv"]
+        for released in (False, True)
+    ]
+    assert maps == [2 * 3 * 100 * 9 * 64, 2 * 2 * 100 * 9 * 64]  # not its first block
+    for steps in (0, 11):
+        with pytest.raises(ea.ConfigError, match=f"steps={steps}, expected 1 to 10"):
+            count(config, steps)
+
+
 def test_a_ratio_of_zero_has_no_attention_and_of_one_no_convolution():
     without, only = tiny(attention_ratio=0.0), tiny(attention_ratio=1.0)
     assert not [name for name in names(without) if "attention" in name]

@@ -154,6 +154,11 @@ class ImageTrainingArguments:
     flip: bool = option(False, "Mirror pictures left to right with probability 1/2.")
     crop: int = option(0, "Shift pictures at random by up to this many pixels.")
     cutout: int = option(0, "Cutout: blank a random square with this side in pixels.")
+    resized_crop: float | None = option(
+        None,
+        "Train on random parts with at least this share of a picture (ImageNet: 0.05), "
+        "resized; test on the resized centre. Default: whole pictures, stretched.",
+    )
     normalize: str = option("dataset", "Scale pixels: dataset, half or none.")
     seed: int = option(
         1, "Seed of the split, the weights, the transforms and the order."

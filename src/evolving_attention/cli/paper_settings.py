@@ -3,7 +3,7 @@
 ``FAMILIES`` is Table 9 of "Evolving Attention with Residual Convolutions" (Wang et al.,
 ICML 2021), ``PREDICTIVE`` Table 7 of "Predictive Attention Transformer" (2020). Both
 were found by grid search on each task's dev set. Adam's epsilon is 1e-8 and dropout 0.1
-throughout.
+throughout. ``TRANSLATION`` is Table 10 of the former.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 from evolving_attention.errors import ConfigError
 from evolving_attention.interop.evolving_mark import base_type
 
-__all__ = ["FAMILIES", "PREDICTIVE", "PaperRow", "family_of", "lookup"]
+__all__ = [
+    "FAMILIES",
+    "PREDICTIVE",
+    "TRANSLATION",
+    "PaperRow",
+    "family_of",
+    "lookup",
+    "translation",
+]
 
 ADAM_EPSILON, DROPOUT = 1e-8, 0.1
 
@@ -117,6 +125,42 @@ FAMILIES: dict[str, dict[str, PaperRow]] = {
 
 PREDICTIVE: dict[str, PaperRow] = _rows(_PREDICTIVE)
 """``PREDICTIVE[task]`` is one line of the predictive paper's table."""
+
+
+_MT_OPTIONS = ("gradient_accumulation_steps", "learning_rate", "dropout")
+TRANSLATION: dict[str, dict[str, Any]] = {
+    direction: dict(zip(_MT_OPTIONS, row, strict=True))
+    for direction, row in {
+        "de-en": (1, 1e-3, 0.2),  # IWSLT'14
+        "en-de": (16, 1e-3, 0.3),  # WMT'14, on 8 GPUs
+        "en-fr": (16, 1e-3, 0.1),  # WMT'14, on 8 GPUs
+    }.items()
+}
+"""``TRANSLATION[direction]``: options of translate train, for both sizes of the model.
+
+α and β depend on the size alone; ``ea_transformer_lite`` and ``_base`` have them.
+"""
+
+
+def translation(direction: str, model: str) -> dict[str, Any]:
+    """Returns the options of ``TRANSLATION`` for a model of that table.
+
+    Raises:
+        ConfigError: the table has no such direction, or no such model.
+    """
+    found = TRANSLATION.get(direction.lower())
+    if found is None:
+        raise ConfigError(
+            f"--paper_settings {direction}: expected one of {', '.join(TRANSLATION)}; "
+            "the paper's table has no other"
+        )
+    if not model.removeprefix("ea_").startswith("transformer_"):
+        raise ConfigError(
+            f"--paper_settings {direction} with --model {model}: expected "
+            "ea_transformer_lite, ea_transformer_base, or the same without ea_; the "
+            "paper's table has no other"
+        )
+    return dict(found)
 
 
 def family_of(config: dict[str, Any]) -> str:

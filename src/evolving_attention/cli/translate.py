@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evolving_attention import distributed
+from evolving_attention.cli import paper_settings
 from evolving_attention.cli import translate_arguments as arguments
 from evolving_attention.cli.attention_arguments import refuse
 from evolving_attention.cli.commands import run_command, run_groups, settle_saving
@@ -19,6 +20,7 @@ from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.timeseries_results import align
 from evolving_attention.cli.token_speed import TokensPerSecond
 from evolving_attention.errors import ConfigError, Interrupted
+from evolving_attention.training.argument_rules import parse_json_object
 
 __all__ = ["average", "score", "train", "train_fields", "train_results"]
 
@@ -80,8 +82,10 @@ def _settled(given: dict[str, Any]) -> dict[str, Any]:
     """Returns the options; without a validation set, evaluation is turned off.
 
     Raises:
-        ConfigError: there is no validation set, and an option requires it.
+        ConfigError: there is no validation set, and an option requires it; or the paper
+            has no settings for the direction or the model.
     """
+    given = _with_paper_settings(given)
     if given.get("eval_source_file") or given.get("eval_target_file"):
         # Early stopping monitors the loss even if no best weights are kept.
         return {"metric_for_best_model": "loss", **settle_saving(given)}
@@ -90,6 +94,19 @@ def _settled(given: dict[str, Any]) -> dict[str, Any]:
             fix = "add it and --eval_target_file, or leave this out"
             raise refuse(name, given[name], "--eval_source_file with it", fix)
     return {**given, "eval_strategy": "no", "load_best_model_at_end": False}
+
+
+def _with_paper_settings(given: dict[str, Any]) -> dict[str, Any]:
+    """Adds the paper's options for a direction where others are not given."""
+    direction = given.get("paper_settings")
+    if direction is None:
+        return given
+    usual = arguments.TranslationModelArguments.model
+    found = paper_settings.translation(direction, given.get("model", usual))
+    options = parse_json_object("model_options", given.get("model_options"))
+    if isinstance(options, dict) and "dropout" in options:
+        del found["dropout"]
+    return {**found, **given}
 
 
 def _train(pairs: Any, model_args: Any, args: Any, once: Once) -> dict[str, Any] | None:
@@ -200,7 +217,8 @@ def score(
     help = """Score translations by BLEU and chrF (sacrebleu), with their signatures.
 
     With --model_dir and --source_file it translates first, and also reports the loss of
-    a token of --target_file, without label smoothing.
+    a token of --target_file, without label smoothing. With --baseline_file it compares
+    with another system, by 1000 bootstrap samples of the lines (Koehn, 2004).
 
     Example: evolving-attention translate score --model_dir out/en-de --source_file
     test.en --target_file test.de
@@ -211,9 +229,15 @@ def score(
 
 def _score(files: Any, search: Any) -> dict[str, Any]:
     from evolving_attention.data.parallel_files import read_parallel
-    from evolving_attention.metrics.translation import translation_scores
+    from evolving_attention.metrics.translation import (
+        paired_bootstrap,
+        translation_scores,
+    )
 
     results: dict[str, Any] = {}
+    other = None
+    if files.baseline_file:  # a wrong file is found before translating
+        other = read_parallel(files.baseline_file, files.target_file).source
     if files.hypothesis_file:
         if search.model_dir or files.source_file:
             raise ConfigError(
@@ -244,6 +268,13 @@ def _score(files: Any, search: Any) -> dict[str, Any]:
     found = translation_scores(hypotheses, pair.target, lowercase=files.lowercase)
     for key, (value, signature) in found.items():
         results |= {key: value, f"{key}_signature": signature}
+    if other is not None:
+        compared = paired_bootstrap(
+            hypotheses, other, pair.target, lowercase=files.lowercase
+        )
+        for key, (_, before, p, signature) in compared.items():
+            results |= {f"baseline_{key}": before, f"{key}_p_value": p}
+            results[f"{key}_signature"] = signature
     return {**results, "sentences": len(hypotheses), "table": _table(results)}
 
 

@@ -126,6 +126,12 @@ class TranslationModelArguments:
 class TranslationTrainingArguments(TrainingArguments):
     """The training arguments, with defaults for translation (docs/translation.md)."""
 
+    paper_settings: str | None = option(
+        None,
+        "Learning rate, dropout and gradient accumulation of the evolving attention "
+        "paper (Table 10) for de-en, en-de or en-fr; the last two are for 8 GPUs. "
+        "--model sets alpha and beta. Other options take precedence.",
+    )
     num_train_epochs: float = option(40.0, "Passes over the training set, at most.")
     learning_rate: float = option(1e-3, "Peak learning rate.")
     lr_scheduler_type: str = option(
@@ -307,6 +313,11 @@ class ScoreArguments:
         None, "The translations to score; default: those of --model_dir."
     )
     source_file: PathText | None = option(None, "The sentences, for --model_dir.")
+    baseline_file: PathText | None = option(
+        None,
+        "Another system's translations of the same lines: adds its scores, and a "
+        "p-value for each difference (paired bootstrap).",
+    )
     lowercase: bool = option(False, "Compare lower-cased text.")
     json: bool = option(False, _JSON)
 

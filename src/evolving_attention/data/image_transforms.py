@@ -59,6 +59,24 @@ def resized(picture: Array, size: Size) -> Array:
     return np.stack([np.asarray(p.resize(target, how)) for p in planes], axis=2)
 
 
+def centred(picture: Array, size: Size) -> Array:
+    """Resizes the centre of the picture to (height, width), as ImageNet's evaluation.
+
+    The whole picture, with its aspect ratio, is resized to cover 8/7 of ``size``, and
+    the central part is returned: for 224 x 224 the shorter side becomes 256.
+
+    Args:
+        picture: [height, width, channels], uint8 or float32.
+        size: size of the result.
+
+    Returns:
+        The central part, with the same dtype.
+    """
+    nothing = np.random.default_rng(0)  # neither of the two draws
+    larger = Resize([round(8 * side / 7) for side in size], keep_shape=True)
+    return CenterCrop(list(size))(larger(picture, nothing), nothing)
+
+
 def _check(name: str, value: Any, good: bool, expected: str) -> None:
     if not good:
         raise ConfigError(f"{name}={value!r}, expected {expected}; correct it")

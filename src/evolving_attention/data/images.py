@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.data.image_files import class_folders, decode, loose
-from evolving_attention.data.image_transforms import Transform, resized
+from evolving_attention.data.image_transforms import Transform, centred, resized
 from evolving_attention.data.packed import Batch, digest
 from evolving_attention.errors import DataError, DTypeError, InputError, ShapeError
 
@@ -46,6 +46,7 @@ class Pictures:
         numbers: index of each picture among all that were given.
         skipped: (name, reason) of unusable pictures, if skipping is on.
         total: number of given pictures.
+        size: (height, width) that they were resized to; None: none.
     """
 
     pixels: list[Array]
@@ -54,6 +55,7 @@ class Pictures:
     numbers: list[int] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
     total: int = 0
+    size: tuple[int, int] | None = None
 
     @property
     def channels(self) -> int:
@@ -81,6 +83,7 @@ def read_pictures(
     skip: bool = False,
     least: tuple[int, int] = (1, 1),
     size: tuple[int, int] | None = None,
+    centre: bool = False,
 ) -> Pictures:
     """Reads every picture of a collection, decoded by several threads.
 
@@ -89,13 +92,14 @@ def read_pictures(
             uint8, of other integers from 0 to 255, of booleans or of floats; a list of
             such pictures, of paths or of Pillow images; a folder with pictures, or with
             a subfolder for each class, which may contain further subfolders; or an npz
-            file. A result of this function is accepted too, to check or to resize it
-            again.
+            file. A result of this function is accepted too, to check it again or to
+            resize it, unless it has been resized to this size.
         name: name of the collection in messages.
         classes: names of folders that may occur; None: any.
         skip: leave out unusable pictures instead of raising an error.
         least: (height, width) of the smallest accepted picture.
         size: resize pictures to this size right after reading; None: keep their size.
+        centre: resize the centre of the picture, instead of stretching all of it.
 
     Raises:
         DataError: a file or a folder cannot be used; names it.
@@ -103,14 +107,18 @@ def read_pictures(
         MissingExtraError: Pillow is not installed, but needed for files.
     """
     items, names, labels = _items(collection, name, classes)
+    done = isinstance(collection, Pictures) and collection.size == size
     if not len(items):
         raise ShapeError(f"{name}: 0 pictures, expected at least one; check the path")
 
     def read(i: int) -> Array | InputError:
         try:
-            return _checked(_one(items[i], names[i]), names[i], least, size)
+            picture = _checked(_one(items[i], names[i]), names[i], least)
         except InputError as error:
             return error
+        if size is None or done:
+            return picture
+        return centred(picture, size) if centre else resized(picture, size)
 
     with ThreadPoolExecutor(_THREADS) as pool:
         found = list(pool.map(read, range(len(items))))
@@ -132,6 +140,7 @@ def read_pictures(
         numbers,
         skipped,
         total,
+        size,
     )
 
 
@@ -225,9 +234,7 @@ def _one(item: Any, where: str) -> Array:
     return array if array.ndim == 3 else array[:, :, None]
 
 
-def _checked(
-    picture: Array, where: str, least: tuple[int, int], size: tuple[int, int] | None
-) -> Array:
+def _checked(picture: Array, where: str, least: tuple[int, int]) -> Array:
     """Returns a checked picture: uint8 or float32, finite, and large enough."""
     height, width, channels = picture.shape
     if height in _FIRST and width == channels and channels not in _FIRST:
@@ -267,7 +274,7 @@ def _checked(
         raise DTypeError(
             f"{where}: {picture.dtype} pixels, expected uint8 or floating numbers"
         )
-    return picture if size is None else resized(picture, size)
+    return picture
 
 
 def small(picture: Array, where: str, least: tuple[int, int]) -> str:
@@ -294,10 +301,11 @@ def _check_channels(pixels: Sequence[Array], names: Sequence[str]) -> None:
 
 
 class ImageRows:
-    """N pictures of one size, as a data set for the Trainer.
+    """N pictures, as a data set for the Trainer.
 
     Args:
-        pixels: [N, height, width, channels], uint8 or float32.
+        pixels: [N, height, width, channels], uint8 or float32; or an object array [N]
+            of pictures, whose sizes ``change`` makes one.
         change: the transform of every picture, to float32 [height, width, channels].
         tokens: rows of the model's maps per picture, for planning memory.
         labels: classes int64 [N], or None.
@@ -318,7 +326,8 @@ class ImageRows:
         labels: Array | None = None,
         seed: int = 0,
     ) -> None:
-        if pixels.ndim != 4 or (labels is not None and len(labels) != len(pixels)):
+        axes = 1 if pixels.dtype == object else 4
+        if pixels.ndim != axes or (labels is not None and len(labels) != len(pixels)):
             count = "no" if labels is None else len(labels)
             raise ShapeError(
                 f"ImageRows: pixels of shape {pixels.shape} with {count} labels, "

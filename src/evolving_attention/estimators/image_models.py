@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from evolving_attention.attention import Evolving, from_config
 from evolving_attention.data.image_transforms import (
+    Compose,
     Cutout,
     HorizontalFlip,
+    Normalize,
     RandomCrop,
+    RandomResizedCrop,
     Transform,
+    centred,
+    resized,
 )
 from evolving_attention.errors import ConfigError, InputError, suggestion
 from evolving_attention.estimators.rules import refuse_twice
@@ -22,10 +27,13 @@ from evolving_attention.interop.rules import matches
 __all__ = [
     "DEFAULT_ATTENTION",
     "NORMALIZE",
-    "changes",
+    "augmentation",
     "check_architecture",
+    "check_dicts",
     "new",
+    "originals",
     "scaling",
+    "whole",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -108,16 +116,54 @@ def scaling(pixels: Array, normalize: str) -> tuple[list[float], list[float]]:
     return mean.tolist(), np.where(deviation > 0, deviation, 1.0).tolist()
 
 
-def changes(estimator: Any, size: tuple[int, int]) -> list[Transform]:
-    """Returns the training augmentation of normalised pictures; blank is the mean."""
-    found: list[Transform] = []
+def check_dicts(estimator: Any) -> None:
+    """Refuse options that are no dicts where dicts of options are expected.
+
+    Raises:
+        ConfigError: names the option.
+    """
+    for name, example in (
+        ("model_options", "of ea.ViTConfig, such as {'layer_scale': 0.1}"),
+        ("optimizer_options", "such as {'momentum': 0.9}"),
+        ("lr_schedule_options", "such as {'num_cycles': 3}"),
+    ):
+        value = getattr(estimator, name)
+        if value is not None and not isinstance(value, dict):
+            raise ConfigError(
+                f"{type(estimator).__name__}: {name} is a {type(value).__name__}, "
+                f"expected a dict of options {example}"
+            )
+
+
+def whole(estimator: Any, pictures: Sequence[Array], size: tuple[int, int]) -> Array:
+    """Returns pictures as evaluation sees them, [n, height, width, channels]."""
+    resize = resized if estimator.resized_crop is None else centred
+    return np.stack([resize(one, size) for one in pictures])
+
+
+def originals(pictures: Sequence[Array]) -> Array:
+    """Returns pictures of any sizes as an object array [n]."""
+    found = np.empty(len(pictures), dtype=object)
+    for i, picture in enumerate(pictures):
+        found[i] = picture
+    return found
+
+
+def augmentation(
+    estimator: Any, size: tuple[int, int], normalise: Normalize
+) -> Transform:
+    """Returns the transform of training pictures; what is blank has the mean."""
+    found: list[Transform] = [normalise]
+    if estimator.resized_crop is not None:
+        share = float(estimator.resized_crop)
+        found = [RandomResizedCrop(list(size), [share, 1.0]), normalise]
     if estimator.crop:
         found.append(RandomCrop(list(size), int(estimator.crop)))
     if estimator.flip:
         found.append(HorizontalFlip())
     if estimator.cutout:
         found.append(Cutout(int(estimator.cutout)))
-    return found
+    return Compose(found)
 
 
 def new(estimator: Any, size: tuple[int, int], channels: int, classes: Array) -> Any:

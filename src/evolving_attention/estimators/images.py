@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from evolving_attention.data.image_transforms import Compose, Normalize, resized
+from evolving_attention.data.image_transforms import Normalize
 from evolving_attention.data.images import (
     ImageRows,
     Pictures,
@@ -59,6 +59,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     **rules.TRAINING,
     "crop": (0, 65_536),
     "cutout": (0, 65_536),
+    "resized_crop": (0.001, 1.0),
     "label_smoothing": (0.0, 1.0),
 }
 
@@ -102,6 +103,10 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
         flip: in training, mirror half of the pictures left to right at random.
         crop: in training, shift pictures by up to this many pixels.
         cutout: in training, blank a square whose side is this many pixels.
+        resized_crop: in training, cut out a part with at least this share of the
+            picture's area, at random, and resize it to ``image_size``, as for ImageNet
+            (0.05); later the picture's centre is resized, 7/8 of its shorter side.
+            None: the whole picture is stretched to ``image_size``.
         normalize: ``"dataset"``: to mean 0 and deviation 1 over the training part;
             ``"half"``: from 0 … 255 to -1 … 1, as published ViTs; ``"none"``.
         on_error: how ``fit`` and ``evaluate`` handle unusable pictures: ``"raise"``, or
@@ -174,6 +179,7 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
         flip: bool = False,
         crop: int = 0,
         cutout: int = 0,
+        resized_crop: float | None = None,
         normalize: str = "dataset",
         on_error: str = "raise",
         n_epochs: int = 30,
@@ -206,6 +212,7 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
         self.flip = flip
         self.crop = crop
         self.cutout = cutout
+        self.resized_crop = resized_crop
         self.normalize = normalize
         self.on_error = on_error
         self.n_epochs = n_epochs
@@ -247,18 +254,13 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
                     f"ImageClassifier: {name}={getattr(self, name)!r}, expected one of "
                     f"{', '.join(known)}; choose one of them"
                 )
+        if self.crop and self.resized_crop is not None:
+            raise ConfigError(
+                f"ImageClassifier: crop={self.crop} with resized_crop="
+                f"{self.resized_crop}, expected one of them; leave crop out"
+            )
         image_models.check_architecture(self)
-        for name, example in (
-            ("model_options", "of ea.ViTConfig, such as {'layer_scale': 0.1}"),
-            ("optimizer_options", "such as {'momentum': 0.9}"),
-            ("lr_schedule_options", "such as {'num_cycles': 3}"),
-        ):
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, dict):
-                raise ConfigError(
-                    f"ImageClassifier: {name} is a {type(value).__name__}, expected a "
-                    f"dict of options {example}"
-                )
+        image_models.check_dicts(self)
         check_options(self.optimizer, self.optimizer_options or {})
         schedule = self.lr_schedule_options or {}
         multiplier(self.lr_schedule, 0, 1, self.learning_rate, **schedule)
@@ -292,24 +294,22 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
             model = image_models.new(self, size, given.channels, classes)
             kept = self._large_enough(model.config, given)
             self._tell_of_skipped(given)
-            pixels = np.stack([resized(given.pixels[i], size) for i in kept])
+            sources = [given.pixels[i] for i in kept]
+            pixels = image_models.whole(self, sources, size)
             numbers = numbers[kept]
             training, validation = targets.split(
                 len(pixels), self.validation_fraction, seed, numbers
             )
             mean, deviation = image_models.scaling(pixels[training], self.normalize)
             plain_change = Normalize(mean, deviation)
-            rows = ImageRows(
-                pixels,
-                plain_change,
-                tokens=model.config.tokens,
-                labels=numbers,
-                seed=seed,
-            )
-            changes = image_models.changes(self, size)
+            options = {"tokens": model.config.tokens, "labels": numbers, "seed": seed}
+            rows = ImageRows(pixels, plain_change, **options)
+            change = image_models.augmentation(self, size, plain_change)
+            if self.resized_crop is not None:
+                pixels = image_models.originals(sources)
             result = fitting.train(
                 model,
-                rows.take(training, Compose([plain_change, *changes])),
+                ImageRows(pixels, change, **options).take(training),
                 rows.take(validation) if len(validation) else None,
                 fitting.FitSettings.of(self, seed),
                 stacklevel=4,
@@ -328,7 +328,10 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
         config = None if known is None else self.model_.config
         least = (1, 1) if config is None else config.least_side
         names = None if known is None else [str(one) for one in known]
-        return read_pictures(X, classes=names, skip=skip, least=least, size=size)
+        centre = self.resized_crop is not None
+        return read_pictures(
+            X, classes=names, skip=skip, least=least, size=size, centre=centre
+        )
 
     def _tell_of_skipped(self, given: Pictures, stacklevel: int = 3) -> None:
         """Warn about skipped pictures, at the line that calls the method."""
@@ -415,7 +418,8 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
         """
         _validation.check_is_fitted(self)
         least = self.model_.config.least_side
-        return read_pictures(X, least=least, size=self.size_)
+        centre = self.resized_crop is not None
+        return read_pictures(X, least=least, size=self.size_, centre=centre)
 
     def classes_of(self, probabilities: Array) -> Array:
         """Returns the label with the highest probability in each row."""

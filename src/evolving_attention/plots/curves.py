@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evolving_attention.errors import DataError, InputError
+from evolving_attention.errors import ConfigError, DataError, InputError
 from evolving_attention.plots.figures import COLOURS, GREY, INK, new_figure
 
 if TYPE_CHECKING:
@@ -61,15 +61,17 @@ def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     return records
 
 
-def _series(records: Sequence[Mapping[str, Any]], key: str) -> tuple[list[float], ...]:
-    """Returns steps and values of records with ``key``; the last value of each step."""
+def _series(
+    records: Sequence[Mapping[str, Any]], key: str, x: str
+) -> tuple[list[float], list[float]]:
+    """Returns ``x`` and ``key`` of the last record of each step that has ``key``."""
     points = {
-        float(record["step"]): float(record[key])
+        float(record["step"]): (float(record[x]), float(record[key]))
         for record in records
         if "step" in record and isinstance(record.get(key), (int, float))
     }
-    steps = sorted(points)
-    return steps, [points[step] for step in steps]
+    ordered = [points[step] for step in sorted(points)]
+    return [at for at, _ in ordered], [value for _, value in ordered]
 
 
 def _metrics(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
@@ -101,12 +103,40 @@ def _by_epoch(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def _with_seconds(name: str, log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Adds ``seconds`` of training to the records of a log.
+
+    The clock runs from each train_begin to its train_end. A run that resumes at step s
+    repeats the later steps: their earlier records are dropped, and the clock continues
+    from its value at step s.
+    """
+    found: list[dict[str, Any]] = []
+    seconds, before, runs = 0.0, None, True
+    for number, record in enumerate(log, start=1):
+        time, event = record.get("time"), record.get("event")
+        if not isinstance(time, (int, float)):
+            raise InputError(
+                f"[training_curves] over='seconds': record {number} of log {name!r} "
+                "has no 'time', expected the log.jsonl of a run (trainer_state.json "
+                "and history_ keep no times); draw it over='steps'"
+            )
+        if event == "train_begin":
+            step = record.get("step", 0)
+            found = [one for one in found if one.get("step", 0) <= step]
+            seconds, runs = found[-1]["seconds"] if found and step else 0.0, True
+        elif before is not None and runs:
+            seconds += max(0.0, time - before)  # a clock may be set back
+        runs, before = runs and event != "train_end", time
+        found.append({**record, "seconds": seconds})
+    return found
+
+
 def _panel(axes: Axes, title: str, unit: str) -> None:
     axes.set_title(title, fontsize=11, color=INK, loc="left", fontweight="bold")
     axes.set_xlabel(unit, fontsize=9, color=GREY)
     axes.grid(True, color="#e4e4ea", linewidth=0.7)
     axes.set_axisbelow(True)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.get_major_locator().set_params(integer=unit != "seconds")
     axes.tick_params(labelsize=8.5, colors=INK, length=2)
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
@@ -114,9 +144,12 @@ def _panel(axes: Axes, title: str, unit: str) -> None:
 
 
 def training_curves(
-    logs: Log | Mapping[str, Log], metrics: Sequence[str] | None = None
+    logs: Log | Mapping[str, Log],
+    metrics: Sequence[str] | None = None,
+    *,
+    over: str = "steps",
 ) -> Figure:
-    """Draw training and evaluation loss and the metrics over the steps.
+    """Draw training and evaluation loss and the metrics over the steps or seconds.
 
     Args:
         logs: a log (path of a run's folder, of a .jsonl or trainer_state.json file, or
@@ -124,13 +157,18 @@ def training_curves(
             epochs), or ``{"name of run": log}`` for several in one figure.
         metrics: keys to draw in addition to the loss, for example ``["eval_f1"]``; None
             draws every metric that the evaluations reported.
+        over: ``"steps"``, or ``"seconds"`` to compare runs after the same wall-clock
+            time (Wang et al., 2021, Figure 5). The seconds include evaluations and
+            checkpoints, but not the pause before a run resumes, nor steps it repeats.
 
     Returns:
         A matplotlib figure with one panel for the loss and one per metric. Training is
         a thin line, evaluation a line with dots.
 
     Raises:
-        InputError: nothing to draw: no record has a step with a loss or metric.
+        ConfigError: ``over`` is unknown.
+        InputError: nothing to draw: no record has a step with a loss or metric; or
+            seconds of a log without times: only a run's log.jsonl has them.
         DataError: a log is not JSON lines.
         MissingExtraError: matplotlib is not installed.
 
@@ -138,13 +176,20 @@ def training_curves(
         >>> log = [{"step": 1, "loss": 0.7}, {"step": 2, "loss": 0.5}]
         >>> figure = training_curves(log)
     """
+    if over not in ("steps", "seconds"):
+        raise ConfigError(
+            f"[training_curves] over={over!r}, expected 'steps' or 'seconds'; pick one"
+        )
     named = logs if isinstance(logs, Mapping) else {"": logs}
     runs: dict[str, Sequence[Mapping[str, Any]]] = {
         name: read_log(log) if isinstance(log, (str, os.PathLike)) else log
         for name, log in named.items()
     }
-    unit = "step"
-    if all(map(_is_history, runs.values())):
+    unit = x = "step"
+    if over == "seconds":
+        runs = {name: _with_seconds(name, log) for name, log in runs.items()}
+        unit = x = over
+    elif all(map(_is_history, runs.values())):
         runs, unit = {name: _by_epoch(log) for name, log in runs.items()}, "epoch"
     panels = list(_metrics(runs) if metrics is None else metrics)
     if unit == "epoch":
@@ -158,11 +203,13 @@ def training_curves(
         _panel(axes, key.removeprefix("eval_").replace("_", " "), unit)
     for i, (name, records) in enumerate(runs.items()):
         colour = COLOURS[i % len(COLOURS)]
-        drawn += _line(all_axes[0], records, "loss", colour, f"{name} train".strip())
+        drawn += _line(
+            all_axes[0], records, (x, "loss"), colour, f"{name} train".strip()
+        )
         keys = ["eval_loss", *panels]
         for axes, key in zip(all_axes, keys, strict=True):
             label = f"{name} eval".strip()
-            drawn += _line(axes, records, key, colour, label, dots=True)
+            drawn += _line(axes, records, (x, key), colour, label, dots=True)
     if not drawn:
         raise InputError(
             "[training_curves] no record has a step with a loss or a metric: pass the "
@@ -179,18 +226,18 @@ def training_curves(
 def _line(
     axes: Axes,
     records: Sequence[Mapping[str, Any]],
-    key: str,
+    keys: tuple[str, str],
     colour: str,
     label: str,
     *,
     dots: bool = False,
 ) -> int:
-    """Draws one series; returns 1 if it has any values, else 0."""
-    steps, values = _series(records, key)
-    if not steps:
+    """Draws one series, (x, y) = ``keys``; returns 1 if it has any values, else 0."""
+    at, values = _series(records, keys[1], keys[0])
+    if not at:
         return 0
     if dots:
-        axes.plot(steps, values, "o-", color=colour, ms=4, lw=1.6, label=label)
+        axes.plot(at, values, "o-", color=colour, ms=4, lw=1.6, label=label)
     else:
-        axes.plot(steps, values, color=colour, lw=1.1, alpha=0.75, label=label)
+        axes.plot(at, values, color=colour, lw=1.1, alpha=0.75, label=label)
     return 1

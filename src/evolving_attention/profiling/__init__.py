@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from evolving_attention.profiling.flops import (
     encoder_decoder_flops,
     matrix_flops,
+    series_flops,
     vit_flops,
 )
 from evolving_attention.profiling.image_flops import cifar_net_flops, resnet_flops
@@ -35,6 +36,7 @@ __all__ = [
     "report",
     "report_at_exit",
     "resnet_flops",
+    "series_flops",
     "vit_flops",
 ]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from evolving_attention.errors import ConfigError
 
-__all__ = ["encoder_decoder_flops", "matrix_flops", "vit_flops"]
+__all__ = ["encoder_decoder_flops", "matrix_flops", "series_flops", "vit_flops"]
 
 
 def matrix_flops(
@@ -166,4 +166,63 @@ def encoder_decoder_flops(
                 parts["attention"] += queries * keys * tensor.shape[0]
     words = getattr(config, "decoder_vocab_size", None) or config.vocab_size
     parts["logits"] = float(target * words * config.d_model)
+    return _with_total(parts, 2.0 * (3.0 if training else 1.0))
+
+
+def series_flops(
+    config: Any,
+    steps: int | None = None,
+    *,
+    head: str = "classification",
+    training: bool = False,
+) -> dict[str, float]:
+    """Counts floating-point operations of EA-DC-Transformer's products, per series.
+
+    The counts follow from the shapes of the model's parameters. Every pair of steps and
+    every tap of a convolution counts, even if it lies outside the series.
+
+    Args:
+        config: a :class:`~evolving_attention.EADCTransformerConfig`.
+        steps: steps of the series, 1 to ``max_length``; None: ``max_length``.
+        head: ``"base"`` (none), ``"classification"``, ``"regression"`` or
+            ``"pretraining"``.
+        training: also count the two products of each product's backward.
+
+    Returns:
+        ``dense`` (the embedding of the values, projections, feed-forward, head; a flat
+        head always reads ``max_length`` steps), ``convolution`` (dilated, over steps),
+        ``attention`` (scores, relative positions, context), ``map_conv``, and their sum
+        ``total``. A multiplication with its addition counts as two operations.
+
+    Raises:
+        ConfigError: the number of steps is out of range, or there is no such head.
+
+    Example:
+        >>> import evolving_attention as ea
+        >>> from evolving_attention.profiling import series_flops
+        >>> found = series_flops(ea.EADCTransformerConfig(channels=24, max_length=144))
+        >>> f"{found['total'] / 1e6:.0f} million operations"
+        '217 million operations'
+    """
+    steps = config.max_length if steps is None else steps
+    if not 1 <= steps <= config.max_length:
+        raise ConfigError(
+            f"series_flops: steps={steps}, expected 1 to {config.max_length}, the "
+            "max_length of the config"
+        )
+    parts = dict.fromkeys(("dense", "convolution", "attention", "map_conv"), 0.0)
+    for name, tensor in _parameters(config, head):
+        size, axes = float(tensor.size), len(tensor.shape)
+        if name.endswith("convolution.weight_v"):
+            parts["convolution"] += steps * size
+        elif ".relative_" in name:  # a product with every distance, for each head
+            parts["attention"] += steps * size * config.num_attention_heads
+        elif axes == 4:
+            parts["map_conv"] += steps**2 * size
+        elif name.startswith(("classifier.", "regressor.")) and axes == 2:
+            parts["dense"] += size
+        elif name.endswith((*_DENSE, "projection.weight", "reconstruction.weight")):
+            parts["dense"] += steps * size
+            if name.endswith(("query.weight", "value.weight")):  # scores, context
+                parts["attention"] += steps**2 * tensor.shape[0]
     return _with_total(parts, 2.0 * (3.0 if training else 1.0))
