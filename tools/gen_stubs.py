@@ -21,12 +21,14 @@ MODULE = "evolving_attention._core"
 REPO = Path(__file__).resolve().parent.parent
 PACKAGE = REPO / "src" / "evolving_attention"
 COUNT = "evolving_attention.array_types.ElementCount"
+SORTED = "evolving_attention.array_types.Sorted"
 # Types that C++ signatures cannot express: elementwise results, and numbers.
 OTHER = r"self, other: )typing\.Any(\) -> )typing\.Any:"
 TYPED = [
     (rf"(def __(?:lt|le|gt|ge)__\({OTHER}", r"\1object\2Tensor:"),
     (rf"(def __(?:eq|ne)__\({OTHER}", r"\1object\2Tensor:  # type: ignore[override]"),
     (r"(def size\(self\) -> )typing\.Any:", rf"\1{COUNT}:"),
+    (r"(def (?:sort|topk)\(.*\) -> )typing\.Any:", rf"\1{SORTED}:"),
     (r"(def item\(self\) -> )typing\.Any:", r"\1builtins.float:"),  # has a float()
     (r"(def \w*pow\w*\(self, \w+: )Tensor", r"\1typing.Any"),
 ]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, overload
 
 from numpy.typing import ArrayLike
 
 from evolving_attention.errors import ShapeError
 
-__all__ = ["ElementCount", "SupportsDLPack", "TensorLike"]
+if TYPE_CHECKING:
+    from evolving_attention._core import Tensor
+
+__all__ = ["ElementCount", "Sorted", "SupportsDLPack", "TensorLike"]
 
 
 class SupportsDLPack(Protocol):
@@ -57,3 +60,17 @@ class ElementCount(int):
 
     def __reduce__(self) -> tuple[type[int], tuple[int]]:
         return int, (int(self),)
+
+
+class Sorted(NamedTuple):
+    """Sorted elements of a tensor, and where they were along the axis.
+
+    Example:
+        >>> from evolving_attention import Tensor
+        >>> found = Tensor([2.0, 1.0]).sort()
+        >>> found.values.tolist(), found.indices.tolist()
+        ([1.0, 2.0], [1, 0])
+    """
+
+    values: Tensor
+    indices: Tensor

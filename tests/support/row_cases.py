@@ -73,6 +73,16 @@ def norms() -> Iterator[Case]:
             wide=shape in wide,
             terms=shape[-1],
         )
+        for op in ("log_softmax", "logsumexp"):
+            yield Case(
+                op,
+                label(shape),
+                (shape,),
+                lambda x, op=op: getattr(ops(), op)(x, -1),
+                lambda x, op=op: getattr(special, op)(x, -1),
+                wide=shape in wide,
+                terms=shape[-1],
+            )
 
 
 def reductions() -> Iterator[Case]:

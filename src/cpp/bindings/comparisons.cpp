@@ -1,6 +1,7 @@
 // Comparisons of tensors for Python, and positions of extreme elements.
 #include <pybind11/stl.h>
 
+#include <cmath>
 #include <string>
 
 #include "bindings/numpy.h"
@@ -18,7 +19,7 @@ std::optional<Tensor> other_side(const Var& self, const py::object& other) {
   if (other.is_none() || py::isinstance<py::str>(other)) return {};
   try {
     if (is_floating(self.dtype())) return operand_of(other, self).data();
-    return from_python(other);
+    return from_python(other, /*exact=*/true);
   } catch (const DTypeError&) {
     return {};  // not numeric: Python tries the other operand
   }
@@ -106,6 +107,53 @@ Example:
     >>> Tensor([[1.0, 5.0, 2.0], [4.0, 0.0, 3.0]]).argmin(-1).tolist()
     [0, 1])";
 
+// A property of each number, as one comparison with a bound or two.
+struct Kind {
+  const char *name, *what, *formula, *example;
+  Tensor (*holds)(const Tensor&);
+};
+
+Tensor against(Comparison op, const Tensor& x, double bound) {
+  return compare(op, x, full({}, DType::f64, bound));
+}
+
+constexpr Kind kKinds[] = {
+    {"isnan", "Finds elements that are NaN.", "x is NaN", "[0, 1, 0]",
+     [](const Tensor& x) { return compare(Comparison::not_equal, x, x); }},
+    {"isinf", "Finds elements that are infinite.", "x is inf or -inf",
+     "[0, 0, 1]",
+     [](const Tensor& x) {
+       return combine(Logic::either, against(Comparison::equal, x, INFINITY),
+                      against(Comparison::equal, x, -INFINITY));
+     }},
+    {"isfinite", "Finds elements that are neither infinite nor NaN.",
+     "x is a finite number", "[1, 0, 0]",
+     [](const Tensor& x) {
+       return combine(Logic::both, against(Comparison::less, x, INFINITY),
+                      against(Comparison::greater, x, -INFINITY));
+     }},
+};
+
+void bind_kinds(py::class_<Var>& c) {
+  for (const Kind& kind : kKinds) {
+    const std::string name(kind.name);
+    const std::string doc = std::string(kind.what) + "\n\n    y = 1 where " +
+                            kind.formula + R"(, else 0
+
+Returns:
+    Tensor of uint8 in the shape of x, which selects as a mask.
+
+Example:
+    >>> from evolving_attention import Tensor
+    >>> Tensor([1.0, float("nan"), float("inf")]).)" +
+                            name + "().tolist()\n    " + kind.example;
+    c.def(
+        kind.name,
+        [holds = kind.holds](const Var& x) { return Var(holds(x.data())); },
+        py::call_guard<py::gil_scoped_release>(), doc.c_str());
+  }
+}
+
 template <Tensor (*Find)(const Tensor&, std::optional<int>, bool)>
 void bind_place(py::class_<Var>& c, const char* name, const char* doc) {
   c.def(
@@ -132,6 +180,7 @@ void bind_comparisons(py::class_<Var>& c) {
   bind_comparison(c, "__le__", Comparison::less_equal, "<=");
   bind_comparison(c, "__gt__", Comparison::greater, ">");
   bind_comparison(c, "__ge__", Comparison::greater_equal, ">=");
+  bind_kinds(c);
   bind_place<argmax>(c, "argmax", kArgMax);
   bind_place<argmin>(c, "argmin", kArgMin);
 }

@@ -27,7 +27,7 @@ Args:
 Raises:
     IndexError: an index is out of range, or the key has too many axes.
     InputError: the key has another type.
-    ShapeError: a 0-d tensor is indexed.
+    ShapeError: an integer indexes a 0-d tensor.
 
 Example:
     >>> from evolving_attention import Tensor
@@ -112,7 +112,7 @@ Var ranges(const Var& self, const py::tuple& key) {
     ++axis;
   }
   const bool whole = x.impl() == self.impl();  // a part is always a copy
-  return whole ? slice(x, 0, 0, x.dim(0)) : x;
+  return whole ? copied(x) : x;
 }
 
 // A key as NumPy reads it: tensors as arrays, uint8 tensors as masks. `axes` is
@@ -197,10 +197,13 @@ Var rows(const Var& x, const Plain& key) {
 }
 
 Var index(const Var& self, const py::object& key) {
-  EA_CHECK(self.rank() > 0, "index", "a 0-d tensor cannot be indexed");
   const py::tuple given = py::isinstance<py::tuple>(key)
                               ? py::reinterpret_borrow<py::tuple>(key)
                               : py::make_tuple(key);
+  // An IndexError would make list(x) of a 0-d tensor empty.
+  EA_CHECK(
+      self.rank() > 0 || std::none_of(given.begin(), given.end(), is_integer),
+      "index", "a 0-d tensor has no axis to index; expected ..., None or ()");
   const py::tuple parts = spelled_out(given, self.rank());
   if (is_ranges(parts, self.shape())) return ranges(self, parts);
   return rows(self, plain(parts, self.rank()));

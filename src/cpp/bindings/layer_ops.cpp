@@ -471,6 +471,7 @@ void bind_layer_ops(py::module_& ops) {
   bind_rms_norm(ops);
   bind_dropout_layer_norm(ops);
   bind_softmax(&ops, nullptr);
+  bind_log_sums(&ops, nullptr);
   bind_gather(ops);
   bind_cross_entropy(ops);
   bind_losses(ops);

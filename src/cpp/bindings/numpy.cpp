@@ -69,7 +69,7 @@ bool lies_on_device(const py::handle& object) {
   return !type.equal(py::int_(1));  // DLPack's number of the CPU
 }
 
-py::array as_array(const py::handle& object) {
+py::array as_array(const py::handle& object, bool exact) {
   const py::module_ np = py::module_::import("numpy");
   const bool is_array = py::isinstance<py::array>(object);
   if (!is_array && py::hasattr(object, "__dlpack__")) {
@@ -91,7 +91,7 @@ py::array as_array(const py::handle& object) {
                      "length; pad them to one length (got {})",
                      described(object));
   }
-  if (!is_array && array.dtype().kind() == 'f' &&
+  if (!exact && !is_array && array.dtype().kind() == 'f' &&
       !py::hasattr(object, "__array__")) {
     // A list of Python floats has no element type.
     array = array.attr("astype")("float32");
@@ -151,12 +151,12 @@ py::array to_numpy(const Tensor& t) {
   return py::array(numpy_dtype(t.dtype()), shape, strides, t.raw(), owner);
 }
 
-Tensor from_python(const py::handle& object) {
+Tensor from_python(const py::handle& object, bool exact) {
   if (py::isinstance<Var>(object)) return object.cast<Var>().data();
   if (lies_on_device(object)) {
     return from_dlpack(py::reinterpret_borrow<py::object>(object));
   }
-  py::array array = as_array(object);
+  py::array array = as_array(object, exact);
   std::optional<DType> dtype = shared_dtype(array.dtype());
   if (!dtype) {
     const char* target = nearest(array.dtype());
@@ -187,7 +187,7 @@ Tensor from_python(const py::handle& object) {
 }
 
 Tensor from_python(const py::handle& object, DType dtype) {
-  return cast(from_python(object), dtype);
+  return cast(from_python(object, /*exact=*/true), dtype);
 }
 
 Var var_of(const py::handle& object) {

@@ -30,7 +30,7 @@ Sizes shape_tuple(const Shape& shape) {
 
 Var make(const py::object& data, const py::object& dtype, bool requires_grad,
          const py::object& device) {
-  const Tensor given = from_python(data);
+  const Tensor given = from_python(data, /*exact=*/!dtype.is_none());
   const Tensor t =
       dtype.is_none() ? given : cast(given, dtype_of_python(dtype));
   const Device place = device.is_none() ? t.device() : device_of_python(device);
@@ -144,6 +144,66 @@ const Argument& only_one(const Argument& axis, const Argument& dim) {
   return axis ? axis : dim;
 }
 
+// Returns the axes from the last to the first. Throws ConfigError if one
+// stands twice.
+std::vector<int> axes_from_last(const std::vector<Whole<"axis">>& given,
+                                int rank) {
+  std::vector<int> axes;
+  for (const auto& one : given) {
+    const int a = normalize_axis(narrow(one.value), rank, "axis");
+    EA_CHECK_AS(ConfigError,
+                std::find(axes.begin(), axes.end(), a) == axes.end(), "axis",
+                "axis {} stands twice; expected each once", one.value);
+    axes.push_back(a);
+  }
+  std::sort(axes.rbegin(), axes.rend());  // the others stay valid
+  return axes;
+}
+
+constexpr const char* kFloorDivide =
+    R"(Divides and rounds down, as Python does.
+
+    y = floor(x / other)
+
+y is constant between its jumps, so it has no gradient.
+
+Args:
+    other: a tensor, an array or a number, in the type of x; the shapes broadcast.
+
+Returns:
+    Tensor of the broadcast shape, in the type of x, which may be an integer type.
+
+Raises:
+    InputError: an integer is divided by 0; floats give infinity or NaN.
+    DTypeError: a tensor `other` has another type.
+    ShapeError: the shapes do not broadcast.
+
+Example:
+    >>> from evolving_attention import Tensor
+    >>> (Tensor([7, -7]) // 2).tolist()
+    [3, -4])";
+
+constexpr const char* kRemainder =
+    R"(Computes the remainder of floor division, which has the sign of the divisor.
+
+    y = x - other floor(x / other)
+
+Args:
+    other: a tensor, an array or a number, in the type of x; the shapes broadcast.
+
+Returns:
+    Tensor of the broadcast shape, in the type of x, which may be an integer type.
+
+Raises:
+    InputError: an integer is divided by 0; floats give NaN.
+    DTypeError: a tensor `other` has another type.
+    ShapeError: the shapes do not broadcast.
+
+Example:
+    >>> from evolving_attention import Tensor
+    >>> (Tensor([7, -7]) % 3).tolist()
+    [1, 2])";
+
 void bind_arithmetic(py::class_<Var>& c) {
   c.def("__add__", &forward_op<add>, py::is_operator())
       .def("__radd__", &reflected_op<add>, py::is_operator())
@@ -153,6 +213,12 @@ void bind_arithmetic(py::class_<Var>& c) {
       .def("__rmul__", &reflected_op<mul>, py::is_operator())
       .def("__truediv__", &forward_op<div>, py::is_operator())
       .def("__rtruediv__", &reflected_op<div>, py::is_operator())
+      .def("__floordiv__", &forward_op<floor_divide>, py::arg("other"),
+           py::is_operator(), kFloorDivide)
+      .def("__rfloordiv__", &reflected_op<floor_divide>, py::is_operator())
+      .def("__mod__", &forward_op<remainder>, py::arg("other"),
+           py::is_operator(), kRemainder)
+      .def("__rmod__", &reflected_op<remainder>, py::is_operator())
       .def("__neg__", [](const Var& self) { return scale(self, -1.0); })
       .def("__matmul__", &forward_op<product>, py::is_operator())
       .def("__rmatmul__", &reflected_op<product>, py::is_operator())
@@ -219,21 +285,44 @@ Var over_axes(AxisReduction reduction, const Var& x, const AxesArgument& axis,
   if (const auto* single = std::get_if<Whole<"axis">>(&*given)) {
     return reduction(x, narrow(single->value), keepdims);
   }
-  std::vector<int> axes;
-  for (const auto& one : std::get<std::vector<Whole<"axis">>>(*given)) {
-    const int a = normalize_axis(narrow(one.value), x.rank(), "axis");
-    EA_CHECK_AS(ConfigError,
-                std::find(axes.begin(), axes.end(), a) == axes.end(), "axis",
-                "axis {} stands twice; expected each once", one.value);
-    axes.push_back(a);
-  }
-  std::sort(axes.rbegin(), axes.rend());  // last first: others stay valid
+  const std::vector<int> axes =
+      axes_from_last(std::get<std::vector<Whole<"axis">>>(*given), x.rank());
   if (axes.empty()) return copied(x);
   // Rounds once: between two axes, sums are kept in float32.
   const bool narrow_sums = x.dtype() == DType::bf16 && axes.size() > 1;
   Var y = narrow_sums ? cast(x, DType::f32) : x;
   for (const int a : axes) y = reduction(y, a, keepdims);
   return narrow_sums ? cast(y, DType::bf16) : y;
+}
+
+Var over_joined(const JoinedReduction& reduction, const Var& x,
+                const AxesArgument& axis, const AxesArgument& dim,
+                bool keepdims) {
+  const AxesArgument& given = only_one(axis, dim);
+  if (!given) return reduction(x, {}, keepdims);
+  if (const auto* single = std::get_if<Whole<"axis">>(&*given)) {
+    return reduction(x, narrow(single->value), keepdims);
+  }
+  const std::vector<int> axes =
+      axes_from_last(std::get<std::vector<Whole<"axis">>>(*given), x.rank());
+  std::vector<int> order;  // the others first
+  Shape dropped, kept;
+  std::int64_t joined = 1;
+  for (int a = 0; a < x.rank(); ++a) {
+    const bool reduced = std::find(axes.begin(), axes.end(), a) != axes.end();
+    kept.append(reduced ? 1 : x.dim(a));
+    if (reduced) {
+      joined *= x.dim(a);
+      continue;
+    }
+    order.push_back(a);
+    dropped.append(x.dim(a));
+  }
+  Shape matrix = dropped;
+  matrix.append(joined);
+  order.insert(order.end(), axes.begin(), axes.end());
+  return reshape(reduction(reshape(permute(x, order), matrix), -1, false),
+                 keepdims ? kept : dropped);
 }
 
 void check_unused(const py::object& word, const char* name) {
@@ -292,8 +381,12 @@ void bind_tensor(py::module_& m) {
   bind_numbers(c);
   bind_selections(c);
   bind_shapes(c);
+  bind_split(c);
   bind_pointwise_methods(c);
   bind_softmax(nullptr, &c);
+  bind_log_sums(nullptr, &c);
+  bind_statistics(c);
+  bind_ordering(c);
   bind_conversions(c);
   bind_masks(c);
   m.def(

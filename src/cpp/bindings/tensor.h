@@ -3,6 +3,7 @@
 
 #include <pybind11/stl.h>
 
+#include <functional>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -19,6 +20,9 @@ void bind_comparisons(py::class_<Var>& tensor);
 void bind_numbers(py::class_<Var>& tensor);
 void bind_selections(py::class_<Var>& tensor);
 void bind_shapes(py::class_<Var>& tensor);
+void bind_split(py::class_<Var>& tensor);
+void bind_statistics(py::class_<Var>& tensor);
+void bind_ordering(py::class_<Var>& tensor);
 void bind_pointwise_methods(py::class_<Var>& tensor);
 void bind_conversions(py::class_<Var>& tensor);
 void bind_masks(py::class_<Var>& tensor);
@@ -42,8 +46,18 @@ using AxisReduction = Var (*)(const Var&, std::optional<int>, bool);
 Var over_axes(AxisReduction reduction, const Var& x, const AxesArgument& axis,
               const AxesArgument& dim, bool keepdims);
 
-// Binds softmax to ops or to Tensor; the other pointer is null.
+// Reduces x by a function of one axis or of all elements: several axes are
+// joined to one first. Axes and errors as in over_axes().
+using JoinedReduction =
+    std::function<Var(const Var&, std::optional<int>, bool)>;
+Var over_joined(const JoinedReduction& reduction, const Var& x,
+                const AxesArgument& axis, const AxesArgument& dim,
+                bool keepdims);
+
+// Binds softmax, or log_softmax and logsumexp, to ops or to Tensor; the other
+// pointer is null.
 void bind_softmax(py::module_* ops, py::class_<Var>* tensor);
+void bind_log_sums(py::module_* ops, py::class_<Var>* tensor);
 
 // Rejects an argument that np.sum(t), np.mean(t), np.max(t) and np.min(t) pass
 // to the method of a tensor, unless it is None. Throws ConfigError.

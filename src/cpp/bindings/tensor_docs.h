@@ -8,9 +8,10 @@ inline constexpr const char* kTensor =
     R"(An array with an element type, a device and a gradient.
 
 Wherever a function takes a Tensor, an array, a number, a list or an object with
-__dlpack__ will do. The operators + - * / @ **, unary minus and abs() are differentiable,
-as is indexing; their other operand is read in this tensor's type. Comparisons give uint8
-by element; tensors hash by identity. Binary operators broadcast as NumPy does.
+__dlpack__ will do. The operators + - * / % @ **, unary minus and abs() are differentiable,
+as is indexing; // has no gradient. Their other operand is read in this tensor's type.
+Comparisons give uint8 by element; tensors hash by identity. Binary operators broadcast as
+NumPy does.
 
 Args:
     data: an array, a number, a nested list, a Tensor, or an object with __dlpack__.

@@ -23,6 +23,8 @@ BinaryFn operator_of(std::string_view ufunc) {
   if (ufunc == "subtract") return &sub;
   if (ufunc == "multiply") return &mul;
   if (ufunc == "divide" || ufunc == "true_divide") return &div;
+  if (ufunc == "floor_divide") return &floor_divide;
+  if (ufunc == "remainder") return &remainder;
   if (ufunc == "matmul") {
     return [](const Var& a, const Var& b) { return matmul(a, b); };
   }
@@ -119,7 +121,7 @@ void bind_ufuncs(py::class_<Var>& tensor) {
   tensor
       .def("__array_ufunc__", &array_ufunc, py::arg("ufunc"), py::arg("method"),
            "Called by NumPy's functions and by arrays on the left of an "
-           "operator: + - * / @ ** return a tensor and keep the gradient.")
+           "operator: + - * / // % @ ** return a tensor and keep the gradient.")
       .def("__array_function__", &array_function, py::arg("func"),
            py::arg("types"), py::arg("args"), py::arg("kwargs"),
            "Called by NumPy's functions; raises InputError where the gradient "

@@ -1,6 +1,12 @@
 // Binary arithmetic; the gradient of a broadcast input is summed back.
 #include "ops/arithmetic.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+
 #include "autograd/node.h"
 #include "kernels/elementwise.h"
 #include "kernels/reduce.h"
@@ -52,6 +58,64 @@ void check_pair(const char* op, const Var& a, const Var& b) {
               "expected two tensors of one floating type, got {} and {}; use "
               ".to(dtype)",
               a.dtype(), b.dtype());
+}
+
+// The quotient rounded down and the remainder, as Python's // and % give them.
+std::pair<double, double> floored(double a, double b) {
+  double rest = std::fmod(a, b);
+  if (b == 0) return {a / b, rest};
+  double quotient = (a - rest) / b;  // whole but for rounding
+  if (rest != 0 && (rest < 0) != (b < 0)) {
+    rest += b;
+    quotient -= 1;
+  }
+  return {std::nearbyint(quotient), rest};
+}
+
+std::pair<std::int64_t, std::int64_t> floored(std::int64_t a, std::int64_t b) {
+  // The lowest a has no -a; unsigned numbers wrap.
+  if (b == -1) {
+    return {static_cast<std::int64_t>(-static_cast<std::uint64_t>(a)), 0};
+  }
+  std::int64_t quotient = a / b, rest = a % b;
+  if (rest != 0 && (rest < 0) != (b < 0)) {
+    rest += b;
+    --quotient;
+  }
+  return {quotient, rest};
+}
+
+struct Division {
+  Tensor quotient, rest;
+};
+
+template <typename T>
+Division floored(const char* op, const Tensor& a, const Tensor& b, DType wide) {
+  const Shape shape = broadcast_shapes(a.shape(), b.shape(), op);
+  const auto values = [&](const Tensor& t) {
+    return contiguous(expand_view(cast(to_device(t, kCpu), wide), shape));
+  };
+  const Tensor left = values(a), right = values(b);
+  const Division y{empty(shape, wide), empty(shape, wide)};
+  const T* divisors = right.data<T>();
+  EA_CHECK_AS(InputError,
+              wide != DType::i64 ||
+                  std::count(divisors, divisors + right.numel(), T{0}) == 0,
+              op, "an integer is divided by 0; expected divisors other than 0");
+  for (std::int64_t i = 0; i < left.numel(); ++i) {
+    std::tie(y.quotient.data<T>()[i], y.rest.data<T>()[i]) =
+        floored(left.data<T>()[i], divisors[i]);
+  }
+  return {to_device(cast(y.quotient, a.dtype()), a.device()),
+          to_device(cast(y.rest, a.dtype()), a.device())};
+}
+
+Division floored(const char* op, const Tensor& a, const Tensor& b) {
+  EA_CHECK_AS(DTypeError, a.dtype() == b.dtype(), op,
+              "expected two tensors of one type, got {} and {}; use .to(dtype)",
+              a.dtype(), b.dtype());
+  return is_floating(a.dtype()) ? floored<double>(op, a, b, DType::f64)
+                                : floored<std::int64_t>(op, a, b, DType::i64);
 }
 
 }  // namespace
@@ -114,6 +178,28 @@ Var div(const Var& a, const Var& b) {
                     db = sum_to(run_scale(t, -1.0), node.saved(1).shape());
                   }
                   return Node::Gradients{sum_to(da, node.saved(0).shape()), db};
+                });
+}
+
+Var floor_divide(const Var& a, const Var& b) {
+  return Var(floored("floor_divide", a.data(), b.data()).quotient);
+}
+
+Var remainder(const Var& a, const Var& b) {
+  const Division y = floored("remainder", a.data(), b.data());
+  const Shape sa = a.shape();
+  const Shape sb = b.shape();
+  return record("remainder", y.rest, {a, b}, {y.quotient},
+                [sa, sb](const Node& node, const Tensor& dy) {
+                  // d(a - b q) = da - q db: q is constant between its jumps
+                  Node::Gradients grads(2);
+                  if (node.wants(0)) grads[0] = sum_to(dy, sa);
+                  if (node.wants(1)) {
+                    const Tensor t = run_binary(BinaryOp::mul, dy,
+                                                node.saved(0), dy.shape());
+                    grads[1] = sum_to(run_scale(t, -1.0), sb);
+                  }
+                  return grads;
                 });
 }
 

@@ -9,6 +9,12 @@ Var add(const Var& a, const Var& b);
 Var sub(const Var& a, const Var& b);
 Var mul(const Var& a, const Var& b);
 Var div(const Var& a, const Var& b);
+// floor(a / b) and a - b floor(a / b), which has the sign of b, for two tensors
+// of one type, also of integers. Both are computed on the host and synchronise
+// with the device. floor_divide() is constant between its jumps, so it has no
+// gradient.
+Var floor_divide(const Var& a, const Var& b);
+Var remainder(const Var& a, const Var& b);
 // alpha x
 Var scale(const Var& x, double alpha);
 // alpha x + beta z, equal shapes

@@ -86,9 +86,10 @@ class Tensor:
     An array with an element type, a device and a gradient.
 
     Wherever a function takes a Tensor, an array, a number, a list or an object with
-    __dlpack__ will do. The operators + - * / @ **, unary minus and abs() are differentiable,
-    as is indexing; their other operand is read in this tensor's type. Comparisons give uint8
-    by element; tensors hash by identity. Binary operators broadcast as NumPy does.
+    __dlpack__ will do. The operators + - * / % @ **, unary minus and abs() are differentiable,
+    as is indexing; // has no gradient. Their other operand is read in this tensor's type.
+    Comparisons give uint8 by element; tensors hash by identity. Binary operators broadcast as
+    NumPy does.
 
     Args:
         data: an array, a number, a nested list, a Tensor, or an object with __dlpack__.
@@ -132,7 +133,7 @@ class Tensor:
         self, ufunc: typing.Any, method: str, *args: typing.Any, **kwargs: typing.Any
     ) -> typing.Any:
         """
-        Called by NumPy's functions and by arrays on the left of an operator: + - * / @ ** return a tensor and keep the gradient.
+        Called by NumPy's functions and by arrays on the left of an operator: + - * / // % @ ** return a tensor and keep the gradient.
         """
     def __bool__(self) -> bool: ...
     def __dlpack__(self, **kwargs: typing.Any) -> typing_extensions.CapsuleType: ...
@@ -158,6 +159,30 @@ class Tensor:
             (3,)
         """
     def __float__(self) -> float: ...
+    def __floordiv__(self, other: typing.Any) -> Tensor:
+        """
+        Divides and rounds down, as Python does.
+
+            y = floor(x / other)
+
+        y is constant between its jumps, so it has no gradient.
+
+        Args:
+            other: a tensor, an array or a number, in the type of x; the shapes broadcast.
+
+        Returns:
+            Tensor of the broadcast shape, in the type of x, which may be an integer type.
+
+        Raises:
+            InputError: an integer is divided by 0; floats give infinity or NaN.
+            DTypeError: a tensor `other` has another type.
+            ShapeError: the shapes do not broadcast.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> (Tensor([7, -7]) // 2).tolist()
+            [3, -4]
+        """
     def __format__(self, spec: str) -> str: ...
     def __ge__(self, other: object) -> Tensor:
         """
@@ -194,7 +219,7 @@ class Tensor:
         Raises:
             IndexError: an index is out of range, or the key has too many axes.
             InputError: the key has another type.
-            ShapeError: a 0-d tensor is indexed.
+            ShapeError: an integer indexes a 0-d tensor.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -275,6 +300,28 @@ class Tensor:
             (3,)
         """
     def __matmul__(self, arg0: typing.Any) -> Tensor: ...
+    def __mod__(self, other: typing.Any) -> Tensor:
+        """
+        Computes the remainder of floor division, which has the sign of the divisor.
+
+            y = x - other floor(x / other)
+
+        Args:
+            other: a tensor, an array or a number, in the type of x; the shapes broadcast.
+
+        Returns:
+            Tensor of the broadcast shape, in the type of x, which may be an integer type.
+
+        Raises:
+            InputError: an integer is divided by 0; floats give NaN.
+            DTypeError: a tensor `other` has another type.
+            ShapeError: the shapes do not broadcast.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> (Tensor([7, -7]) % 3).tolist()
+            [1, 2]
+        """
     def __mul__(self, arg0: typing.Any) -> Tensor: ...
     def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
         """
@@ -305,7 +352,9 @@ class Tensor:
         self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> typing.Any: ...
     def __repr__(self) -> str: ...
+    def __rfloordiv__(self, arg0: typing.Any) -> Tensor: ...
     def __rmatmul__(self, arg0: typing.Any) -> Tensor: ...
+    def __rmod__(self, arg0: typing.Any) -> Tensor: ...
     def __rmul__(self, arg0: typing.Any) -> Tensor: ...
     def __ror__(self, arg0: typing.Any) -> Tensor: ...
     def __round__(self, ndigits: typing.Any = None) -> typing.Any:
@@ -510,6 +559,34 @@ class Tensor:
             >>> Tensor([[1.0, 5.0, 2.0], [4.0, 0.0, 3.0]]).argmin(-1).tolist()
             [0, 1]
         """
+    def argsort(
+        self,
+        axis: int | None = None,
+        descending: bool = False,
+        *,
+        dim: int | None = None,
+    ) -> Tensor:
+        """
+        Finds the indices that sort the elements along an axis.
+
+            y = x.sort(axis, descending).indices
+
+        Args:
+            axis, dim: the axis; negative numbers count from the last; None: the last.
+            descending: whether the largest element comes first.
+
+        Returns:
+            Tensor of int64 in the shape of x.
+
+        Raises:
+            ShapeError: there is no such axis.
+            ConfigError: axis and dim are both given.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([3.0, 1.0, 2.0]).argsort().tolist()
+            [1, 2, 0]
+        """
     def astype(self, dtype: typing.Any) -> Tensor:
         """
         Returns a copy of the values in an element type.
@@ -578,6 +655,33 @@ class Tensor:
             >>> from evolving_attention import Tensor
             >>> Tensor([1.5]).bfloat16().dtype
             'bfloat16'
+        """
+    def chunk(
+        self, chunks: int, axis: int | None = None, *, dim: int | None = None
+    ) -> tuple[Tensor, ...]:
+        """
+        Splits an axis into a number of equal parts.
+
+            y = split(x, size), size = n / chunks rounded up, for an axis of n elements
+
+        The last part may be smaller, and there are fewer parts if those hold all elements.
+
+        Args:
+            chunks: the number of parts.
+            axis, dim: the axis; negative numbers count from the last; None: 0.
+
+        Returns:
+            Tuple of at most `chunks` tensors in the shape of x but for the axis.
+
+        Raises:
+            ShapeError: there is no such axis.
+            ConfigError: axis and dim are both given, or chunks is not a positive integer.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> q, k = Tensor([[1.0, 2.0, 3.0, 4.0]]).chunk(2, dim=-1)
+            >>> q.tolist(), k.tolist()
+            ([[1.0, 2.0]], [[3.0, 4.0]])
         """
     def clamp(
         self,
@@ -695,6 +799,37 @@ class Tensor:
             >>> Tensor([1.0]).cpu().device
             'cpu'
         """
+    def cumsum(
+        self,
+        axis: int | None = None,
+        *,
+        dim: int | None = None,
+        dtype: typing.Any = None,
+        out: typing.Any = None,
+    ) -> Tensor:
+        """
+        Sums the elements up to each place along an axis.
+
+            y[..., k, ...] = sum of x[..., i, ...] over i <= k
+
+        Args:
+            axis, dim: the axis; negative numbers count from the last; None: all elements, in
+                row-major order.
+            dtype, out: None, as np.cumsum(tensor) hands them over.
+
+        Returns:
+            Tensor in the shape and type of x; without an axis one of all elements. Integers
+            have sums of int64.
+
+        Raises:
+            ShapeError: there is no such axis.
+            ConfigError: axis and dim are both given, or dtype or out is not None.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).cumsum(-1).tolist()
+            [[1.0, 3.0], [3.0, 7.0]]
+        """
     def detach(self) -> Tensor:
         """
         Returns a tensor on the same memory that requires no gradient.
@@ -775,6 +910,48 @@ class Tensor:
             >>> Tensor([1.5]).float().dtype
             'float32'
         """
+    def isfinite(self) -> Tensor:
+        """
+        Finds elements that are neither infinite nor NaN.
+
+            y = 1 where x is a finite number, else 0
+
+        Returns:
+            Tensor of uint8 in the shape of x, which selects as a mask.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([1.0, float("nan"), float("inf")]).isfinite().tolist()
+            [1, 0, 0]
+        """
+    def isinf(self) -> Tensor:
+        """
+        Finds elements that are infinite.
+
+            y = 1 where x is inf or -inf, else 0
+
+        Returns:
+            Tensor of uint8 in the shape of x, which selects as a mask.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([1.0, float("nan"), float("inf")]).isinf().tolist()
+            [0, 0, 1]
+        """
+    def isnan(self) -> Tensor:
+        """
+        Finds elements that are NaN.
+
+            y = 1 where x is NaN, else 0
+
+        Returns:
+            Tensor of uint8 in the shape of x, which selects as a mask.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([1.0, float("nan"), float("inf")]).isnan().tolist()
+            [0, 1, 0]
+        """
     def item(self) -> builtins.float:
         """
         Returns the value of a tensor with one element; synchronises with its device.
@@ -808,6 +985,58 @@ class Tensor:
             >>> from evolving_attention import Tensor
             >>> Tensor([1.0]).log().tolist()
             [0.0]
+        """
+    def log_softmax(self, axis: int | None = None, *, dim: int | None = None) -> Tensor:
+        """
+        Computes log(softmax(x)), also where softmax(x) rounds to 0.
+
+            y_i = x_i - log(sum of exp(x_j) over j)
+
+        Args:
+            axis, dim: the axis; negative numbers count from the last; None: the last.
+
+        Returns:
+            [..., n] in the type of x.
+
+        Raises:
+            ShapeError: x has no such axis.
+            DTypeError: x is not a floating-point tensor.
+            ConfigError: axis and dim are both given.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([0.0, 1000.0]).log_softmax(-1).tolist()
+            [-1000.0, 0.0]
+        """
+    def logsumexp(
+        self,
+        axis: collections.abc.Sequence[int] | int | None = None,
+        keepdims: bool = False,
+        *,
+        dim: collections.abc.Sequence[int] | int | None = None,
+        keepdim: bool = False,
+    ) -> Tensor:
+        """
+        Computes the logarithm of a sum of exponentials without overflow.
+
+            y[...] = log(sum of exp(x[..., i, ...]) over i)
+
+        Args:
+            axis, dim: the axis, or several; negative numbers count from the last; None: all.
+            keepdims, keepdim: keep the axes with size 1.
+
+        Returns:
+            Tensor in the type of x, without the axes; of all elements a 0-d one. Integers
+            have results of float32.
+
+        Raises:
+            ShapeError: there is no such axis.
+            ConfigError: axis and dim are both given, or an axis stands twice.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([1000.0, 0.0]).logsumexp(-1).item()
+            1000.0
         """
     def masked_fill(self, mask: typing.Any, value: typing.Any) -> Tensor:
         """
@@ -952,6 +1181,41 @@ class Tensor:
             >>> Tensor([[1.0, 5.0], [4.0, 0.0]]).min(axis=1).tolist()
             [1.0, 0.0]
         """
+    def norm(
+        self,
+        p: typing.SupportsFloat | typing.SupportsIndex = 2.0,
+        axis: collections.abc.Sequence[int] | int | None = None,
+        keepdims: bool = False,
+        *,
+        dim: collections.abc.Sequence[int] | int | None = None,
+        keepdim: bool = False,
+    ) -> Tensor:
+        """
+        Computes the norm of the vectors along an axis, or of all elements.
+
+            y[...] = (sum of |x[..., i, ...]|^p over i)^(1/p), the largest |x| for p = inf
+
+        The derivative at 0 is 0. For p = inf the gradient goes to the first of equal elements.
+
+        Args:
+            p: 1, 2 or inf.
+            axis, dim: the axis, or several; negative numbers count from the last; None: all.
+            keepdims, keepdim: keep the axes with size 1.
+
+        Returns:
+            Tensor in the type of x, without the axes; of all elements a 0-d one. Integers have
+            norms of float32.
+
+        Raises:
+            ConfigError: p is another number, axis and dim are both given, or an axis stands
+                twice.
+            ShapeError: there is no such axis, or there are no elements and p is inf.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([3.0, -4.0]).norm().item(), Tensor([3.0, -4.0]).norm(1).item()
+            (5.0, 7.0)
+        """
     def numel(self) -> int:
         """
         Returns the number of elements.
@@ -1025,6 +1289,42 @@ class Tensor:
             >>> from evolving_attention import Tensor
             >>> Tensor([1.0, 2.0, 3.0]).pow(2).tolist()
             [1.0, 4.0, 9.0]
+        """
+    def prod(
+        self,
+        axis: collections.abc.Sequence[int] | int | None = None,
+        keepdims: bool = False,
+        *,
+        dim: collections.abc.Sequence[int] | int | None = None,
+        keepdim: bool = False,
+        dtype: typing.Any = None,
+        out: typing.Any = None,
+    ) -> Tensor:
+        """
+        Multiplies elements over one axis, several or all.
+
+            y[...] = product of x[..., i, ...] over i
+
+        The gradient of an element is the product of the others, also where elements are 0.
+
+        Args:
+            axis, dim: the axis, or several; negative numbers count from the last; None: all.
+            keepdims, keepdim: keep the axes with size 1.
+            dtype, out: None, as np.prod(tensor) hands them over.
+
+        Returns:
+            Tensor in the type of x, without the axes; of all elements a 0-d one, of no elements
+            1. Integers have products of int64.
+
+        Raises:
+            ShapeError: there is no such axis.
+            ConfigError: axis and dim are both given, an axis stands twice, or dtype or out is
+                not None.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).prod(axis=1).tolist()
+            [2.0, 12.0]
         """
     def relu(self) -> Tensor:
         """
@@ -1144,6 +1444,75 @@ class Tensor:
             >>> Tensor([0.0, 0.0]).softmax(-1).tolist()
             [0.5, 0.5]
         """
+    def sort(
+        self,
+        axis: int | None = None,
+        descending: bool = False,
+        *,
+        dim: int | None = None,
+    ) -> evolving_attention.array_types.Sorted:
+        """
+        Sorts the elements along an axis.
+
+            values[..., j, ...] = x[..., indices[..., j, ...], ...], in ascending order
+
+        Equal elements keep their order; NaN counts as the largest value. The gradient goes back
+        to the elements. x stays as it is.
+
+        Args:
+            axis, dim: the axis; negative numbers count from the last; None: the last.
+            descending: whether the largest element comes first.
+
+        Returns:
+            The pair (values, indices) in the shape of x: the elements, and where they were
+            along the axis, int64.
+
+        Raises:
+            ShapeError: there is no such axis.
+            ConfigError: axis and dim are both given.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> values, indices = Tensor([3.0, 1.0, 2.0]).sort(descending=True)
+            >>> values.tolist(), indices.tolist()
+            ([3.0, 2.0, 1.0], [0, 2, 1])
+        """
+    def split(
+        self,
+        split_size: collections.abc.Sequence[int] | int,
+        axis: int | None = None,
+        *,
+        dim: int | None = None,
+    ) -> tuple[Tensor, ...]:
+        """
+        Splits an axis into parts of given sizes.
+
+            y[k] = x[..., begin[k]:begin[k + 1], ...], begin[k] = the sum of the sizes before k
+
+        The parts are copies, with gradients. np.split() takes a number of parts, or their
+        bounds, instead of sizes.
+
+        Args:
+            split_size: the size of all parts, of which the last may be smaller; or a list with
+                the size of each.
+            axis, dim: the axis; negative numbers count from the last; None: 0.
+
+        Returns:
+            Tuple of tensors in the shape of x but for the axis.
+
+        Raises:
+            ShapeError: there is no such axis, a size is not positive, or the listed sizes do
+                not make up the axis.
+            ConfigError: axis and dim are both given, or a size is not an integer.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> x = Tensor([1.0, 2.0, 3.0])
+            >>> [part.tolist() for part in x.split(2)]
+            [[1.0, 2.0], [3.0]]
+            >>> [part.tolist() for part in x.split([1, 2])]
+            [[1.0], [2.0, 3.0]]
+        """
     def sqrt(self) -> Tensor:
         """
         Computes the square root.
@@ -1183,6 +1552,52 @@ class Tensor:
             >>> from evolving_attention import Tensor
             >>> Tensor([[[1.0, 2.0]]]).squeeze(0).shape
             (1, 2)
+        """
+    def std(
+        self,
+        axis: collections.abc.Sequence[int] | int | None = None,
+        *,
+        correction: typing.SupportsFloat | typing.SupportsIndex | None = None,
+        unbiased: bool | None = None,
+        keepdims: bool = False,
+        dim: collections.abc.Sequence[int] | int | None = None,
+        keepdim: bool = False,
+        ddof: typing.SupportsFloat | typing.SupportsIndex | None = None,
+        dtype: typing.Any = None,
+        out: typing.Any = None,
+    ) -> Tensor:
+        """
+        Computes the standard deviation over one axis, several or all.
+
+            y[...] = sqrt(sum of (x[..., i, ...] - mean)^2 over i, divided by n - correction)
+
+        The derivative at 0 is 0.
+
+        The default correction is 1, as in PyTorch; np.std(tensor) passes NumPy's
+        default, ddof=0.
+
+        Args:
+            axis, dim: the axis, or several; negative numbers count from the last; None: all.
+            correction: subtracted from the number n of elements; None: 1.
+            unbiased: PyTorch's older name: True is correction=1, False correction=0.
+            ddof: NumPy's name of the correction.
+            keepdims, keepdim: keep the axes with size 1.
+            dtype, out: None, as np.std(tensor) hands them over.
+
+        Returns:
+            Tensor in the type of x, without the axes; of all elements a 0-d one. Integers have
+            results of float32.
+
+        Raises:
+            ShapeError: there is no such axis, or n is not larger than the correction.
+            ConfigError: an argument is given under two names, an axis stands twice, or dtype or
+                out is not None.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> x = Tensor([1.0, 2.0, 3.0, 4.0, 5.0])
+            >>> round(x.std().item(), 4), round(x.std(correction=0).item(), 4)
+            (1.5811, 1.4142)
         """
     def sum(
         self,
@@ -1274,6 +1689,41 @@ class Tensor:
             >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).tolist()
             [[1.0, 2.0], [3.0, 4.0]]
         """
+    def topk(
+        self,
+        k: int,
+        axis: int | None = None,
+        largest: bool = True,
+        *,
+        dim: int | None = None,
+    ) -> evolving_attention.array_types.Sorted:
+        """
+        Takes the k largest elements along an axis, or the smallest.
+
+            values[..., j, ...] = x[..., indices[..., j, ...], ...], the largest first
+
+        Of equal elements the first come first; NaN counts as the largest value. The gradient
+        goes back to the elements that were taken.
+
+        Args:
+            k: the number of elements, at most the size of the axis.
+            axis, dim: the axis; negative numbers count from the last; None: the last.
+            largest: False: the smallest elements, the smallest first.
+
+        Returns:
+            The pair (values, indices) in the shape of x, but for the axis of size k: the
+            elements, and where they were along the axis, int64.
+
+        Raises:
+            ShapeError: there is no such axis, or it has fewer than k elements.
+            ConfigError: axis and dim are both given, or k is not an integer.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> best = Tensor([[0.1, 0.7, 0.2]]).topk(2)
+            >>> best.indices.tolist()
+            [[1, 2]]
+        """
     def transpose(
         self, *args: typing.Any, axis_a: typing.Any = None, axis_b: typing.Any = None
     ) -> Tensor:
@@ -1300,6 +1750,30 @@ class Tensor:
             >>> x.transpose(1, 2).shape, x.transpose(2, 0, 1).shape
             ((1, 3, 1), (3, 1, 1))
         """
+    def unbind(
+        self, axis: int | None = None, *, dim: int | None = None
+    ) -> tuple[Tensor, ...]:
+        """
+        Splits a tensor into its entries along an axis.
+
+            y[i] = x[..., i, ...]
+
+        Args:
+            axis, dim: the axis; negative numbers count from the last; None: 0.
+
+        Returns:
+            Tuple of tensors without the axis, one for each entry.
+
+        Raises:
+            ShapeError: there is no such axis.
+            ConfigError: axis and dim are both given.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> x, y = Tensor([[1.0, 2.0], [3.0, 4.0]]).unbind(-1)
+            >>> x.tolist(), y.tolist()
+            ([1.0, 3.0], [2.0, 4.0])
+        """
     def unsqueeze(self, axis: int | None = None, *, dim: int | None = None) -> Tensor:
         """
         Inserts an axis of size 1, as x[:, None] does.
@@ -1320,6 +1794,50 @@ class Tensor:
             >>> from evolving_attention import Tensor
             >>> Tensor([1.0, 2.0]).unsqueeze(-1).shape
             (2, 1)
+        """
+    def var(
+        self,
+        axis: collections.abc.Sequence[int] | int | None = None,
+        *,
+        correction: typing.SupportsFloat | typing.SupportsIndex | None = None,
+        unbiased: bool | None = None,
+        keepdims: bool = False,
+        dim: collections.abc.Sequence[int] | int | None = None,
+        keepdim: bool = False,
+        ddof: typing.SupportsFloat | typing.SupportsIndex | None = None,
+        dtype: typing.Any = None,
+        out: typing.Any = None,
+    ) -> Tensor:
+        """
+        Computes the variance over one axis, several or all.
+
+            y[...] = sum of (x[..., i, ...] - mean)^2 over i, divided by n - correction
+
+        The default correction is 1, as in PyTorch; np.var(tensor) passes NumPy's
+        default, ddof=0.
+
+        Args:
+            axis, dim: the axis, or several; negative numbers count from the last; None: all.
+            correction: subtracted from the number n of elements; None: 1.
+            unbiased: PyTorch's older name: True is correction=1, False correction=0.
+            ddof: NumPy's name of the correction.
+            keepdims, keepdim: keep the axes with size 1.
+            dtype, out: None, as np.var(tensor) hands them over.
+
+        Returns:
+            Tensor in the type of x, without the axes; of all elements a 0-d one. Integers have
+            results of float32.
+
+        Raises:
+            ShapeError: there is no such axis, or n is not larger than the correction.
+            ConfigError: an argument is given under two names, an axis stands twice, or dtype or
+                out is not None.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> x = Tensor([1.0, 2.0, 3.0, 4.0, 5.0])
+            >>> x.var().item(), x.var(correction=0).item()
+            (2.5, 2.0)
         """
     def view(self, *args: typing.Any) -> Tensor:
         """

@@ -45,6 +45,8 @@ __all__: list[str] = [
     "linear",
     "linear_activation",
     "log",
+    "log_softmax",
+    "logsumexp",
     "map_conv",
     "map_softmax",
     "matmul",
@@ -1210,6 +1212,64 @@ def log(x: TensorLike) -> evolving_attention._core.Tensor:
         >>> from evolving_attention import functional as F
         >>> F.log([1.0]).tolist()
         [0.0]
+    """
+
+def log_softmax(
+    x: TensorLike, axis: int | None = None, *, dim: int | None = None
+) -> evolving_attention._core.Tensor:
+    """
+    Computes log(softmax(x)), also where softmax(x) rounds to 0.
+
+        y_i = x_i - log(sum of exp(x_j) over j)
+
+    Args:
+        x: [..., n] of a floating type.
+        axis, dim: the axis; negative numbers count from the last; None: the last.
+
+    Returns:
+        [..., n] in the type of x.
+
+    Raises:
+        ShapeError: x has no such axis.
+        DTypeError: x is not a floating-point tensor.
+        ConfigError: axis and dim are both given.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.log_softmax([0.0, 1000.0]).tolist()
+        [-1000.0, 0.0]
+    """
+
+def logsumexp(
+    x: TensorLike,
+    axis: collections.abc.Sequence[int] | int | None = None,
+    keepdims: bool = False,
+    *,
+    dim: collections.abc.Sequence[int] | int | None = None,
+    keepdim: bool = False,
+) -> evolving_attention._core.Tensor:
+    """
+    Computes the logarithm of a sum of exponentials without overflow.
+
+        y[...] = log(sum of exp(x[..., i, ...]) over i)
+
+    Args:
+        x: [...] of any type.
+        axis, dim: the axis, or several; negative numbers count from the last; None: all.
+        keepdims, keepdim: keep the axes with size 1.
+
+    Returns:
+        Tensor in the type of x, without the axes; of all elements a 0-d one. Integers
+        have results of float32.
+
+    Raises:
+        ShapeError: there is no such axis.
+        ConfigError: axis and dim are both given, or an axis stands twice.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.logsumexp([1000.0, 0.0], axis=-1).item()
+        1000.0
     """
 
 def map_conv(

@@ -1,0 +1,85 @@
+// Products by halves, and running sums whose backward runs the other way.
+#include "ops/accumulate.h"
+
+#include "autograd/node.h"
+#include "ops/arithmetic.h"
+#include "ops/extent.h"
+#include "ops/shape_ops.h"
+
+namespace ea {
+
+namespace {
+
+Tensor integers_of(const Tensor& x) {
+  return contiguous(cast(to_device(x, kCpu), DType::i64));
+}
+
+// Multiplies int64 along n; x is [outer, n, inner].
+Tensor whole_products(const Tensor& x, const Extent& e) {
+  const Tensor values = integers_of(x);
+  const Tensor y = full({e.outer, e.inner}, DType::i64, 1.0);
+  for (std::int64_t i = 0; i < values.numel(); ++i) {
+    const std::int64_t o = i / (e.n * e.inner);
+    // Unsigned, for which overflow is defined.
+    auto& made = y.data<std::uint64_t>()[o * e.inner + i % e.inner];
+    made *= values.data<std::uint64_t>()[i];
+  }
+  return to_device(y, x.device());
+}
+
+// Adds each row to the next along n, in place, or to the one before it.
+template <typename T>
+void run_sums(const Tensor& y, const Extent& e, bool backwards) {
+  T* values = y.data<T>();
+  const std::int64_t step = backwards ? -e.inner : e.inner;
+  for (std::int64_t o = 0; o < e.outer; ++o) {
+    T* row = values + (o * e.n + (backwards ? e.n - 1 : 0)) * e.inner;
+    for (std::int64_t k = 1; k < e.n; ++k, row += step) {
+      for (std::int64_t i = 0; i < e.inner; ++i) row[step + i] += row[i];
+    }
+  }
+}
+
+Tensor running_sums(const Tensor& x, const Extent& e, bool backwards) {
+  if (!is_floating(x.dtype())) {
+    const Tensor y = clone(integers_of(x));
+    run_sums<std::uint64_t>(y, e, backwards);
+    return to_device(y, x.device());
+  }
+  const Tensor y = clone(cast(to_device(x, kCpu), DType::f64));
+  run_sums<double>(y, e, backwards);
+  return to_device(cast(y, x.dtype()), x.device());
+}
+
+}  // namespace
+
+Var prod(const Var& x, std::optional<int> axis, bool keepdims) {
+  const Extent e = extent_of(x.shape(), axis, "prod");
+  const Shape shape = keepdims ? e.kept : e.dropped;
+  if (!is_floating(x.dtype())) {
+    return Var(reshape_view(whole_products(x.data(), e), shape));
+  }
+  if (e.n == 0) return Var(full(shape, x.dtype(), 1.0, x.device()));
+  // Multiplies one half by the other until one element is left: its gradient
+  // is the product of all others, also where elements are 0.
+  Var y = reshape(x, {e.outer, e.n, e.inner});
+  if (x.dtype() == DType::bf16) y = cast(y, DType::f32);
+  for (std::int64_t n = e.n; n > 1; n = (n + 1) / 2) {
+    const std::int64_t half = n / 2;
+    const Var halves = mul(slice(y, 1, 0, half), slice(y, 1, half, 2 * half));
+    y = n % 2 == 0 ? halves : concat({halves, slice(y, 1, n - 1, n)}, 1);
+  }
+  return cast(reshape(y, shape), x.dtype());
+}
+
+Var cumsum(const Var& x, std::optional<int> axis) {
+  if (!axis) return cumsum(reshape(x, {x.numel()}), 0);
+  const Extent e = extent_of(x.shape(), axis, "cumsum");
+  return record("cumsum", running_sums(x.data(), e, false), {x}, {},
+                [e](const Node&, const Tensor& dy) {
+                  // dx_i = sum of dy_k over k >= i
+                  return Node::Gradients{running_sums(dy, e, true)};
+                });
+}
+
+}  // namespace ea
