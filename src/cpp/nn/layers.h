@@ -190,9 +190,9 @@ class BatchNorm : public Module {
             double eps = 1e-5)
       : weight_(add_parameter("weight", {channels}, dtype, Init::ones())),
         bias_(add_parameter("bias", {channels}, dtype, {})),
-        running_{
-            add_buffer("running_mean", {channels}, wide(dtype), {}),
-            add_buffer("running_var", {channels}, wide(dtype), Init::ones())},
+        running_{add_buffer("running_mean", {channels}, wide_type(dtype), {}),
+                 add_buffer("running_var", {channels}, wide_type(dtype),
+                            Init::ones())},
         momentum_(momentum),
         eps_(eps) {}
   Var operator()(const Var& x) const {
@@ -207,10 +207,6 @@ class BatchNorm : public Module {
   ChannelMap map() const { return channel_map(weight_, bias_, running_, eps_); }
 
  private:
-  static DType wide(DType dtype) {
-    return dtype == DType::f64 ? DType::f64 : DType::f32;
-  }
-
   Var weight_, bias_;
   RunningStatistics running_;
   double momentum_, eps_;

@@ -90,7 +90,7 @@ void move_towards(const Tensor& now, double momentum, double factor,
 Var batch_norm(const Var& x, const Var& weight, const Var& bias,
                const RunningStatistics& running, bool training, double momentum,
                double eps, const Var& residual, bool rectify) {
-  const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const DType wide = wide_type(x.dtype());
   check_settings(momentum, eps);
   check_arguments(x, weight, bias, training);
   EA_CHECK(!residual.defined() || residual.shape() == x.shape(), "batch_norm",

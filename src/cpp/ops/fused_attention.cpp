@@ -188,8 +188,7 @@ FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
     carry = empty({cells}, q.dtype(), q.device());
   }
   if (recorded) {
-    const DType wide = q.dtype() == DType::f64 ? DType::f64 : DType::f32;
-    statistics = empty({rows, 2}, wide, q.device());
+    statistics = empty({rows, 2}, wide_type(q.dtype()), q.device());
     if (c.w != 0.0) {
       gates = empty({gate_bytes(cells, rows)}, DType::u8, q.device());
     }

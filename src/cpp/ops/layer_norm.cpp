@@ -47,7 +47,7 @@ Var norm(const Var& x, const Var& weight, const Var& bias, double eps,
   const std::int64_t width = x.dim(-1);
   const std::int64_t rows = width == 0 ? 0 : x.numel() / width;
   const Shape flat{rows, width};
-  const DType statistics = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const DType statistics = wide_type(x.dtype());
   const Tensor x2 = reshape_view(contiguous(x.data()), flat);
   const Tensor mean = empty({rows}, statistics, x.device());
   const Tensor rstd = empty_like(mean);

@@ -49,10 +49,6 @@ Tensor checked(const Var& logits, const Tensor& labels, double label_smoothing,
   return given;
 }
 
-DType wide_type(const Var& x) {
-  return x.dtype() == DType::f64 ? DType::f64 : DType::f32;
-}
-
 std::vector<double> class_weights(const Tensor& weight, std::int64_t classes) {
   if (!weight.defined()) return std::vector<double>(classes, 1.0);
   EA_CHECK(weight.rank() == 1 && weight.dim(0) == classes, "cross_entropy",
@@ -73,7 +69,7 @@ std::vector<double> class_weights(const Tensor& weight, std::int64_t classes) {
 // = x - m, it equals (sum_c t) log sum_c exp u - sum_c t u: m cancels, and
 // nothing overflows.
 Var rows_against(const Var& x, const Tensor& targets) {
-  const DType wide = wide_type(x);
+  const DType wide = wide_type(x.dtype());
   const Var t(to_device(cast(targets, wide), x.device()));
   const Var given = cast(x, wide);
   const Var u = sub(given, Var(max(Var(given.data()), 1, true).data()));
@@ -157,7 +153,7 @@ Var cross_entropy(const Var& logits, const Tensor& labels,
                   double label_smoothing, std::int64_t ignore_index) {
   const Tensor given = checked(logits, labels, label_smoothing, ignore_index);
   const Tensor flat_labels = to_device(given, logits.device());
-  const DType statistics = wide_type(logits);
+  const DType statistics = wide_type(logits.dtype());
   const Tensor x = contiguous(logits.data());
   const Tensor lse = empty({x.dim(0)}, statistics, x.device());
   const Tensor loss = empty({}, statistics, x.device());
@@ -178,7 +174,7 @@ Var mse_loss(const Var& prediction, const Var& target) {
   EA_CHECK(prediction.shape() == target.shape(), "mse_loss",
            "prediction has shape {}, target {}", prediction.shape(),
            target.shape());
-  const DType wide = wide_type(prediction);
+  const DType wide = wide_type(prediction.dtype());
   const Var error = sub(cast(prediction, wide), cast(target, wide));
   return mean(mul(error, error));
 }

@@ -17,7 +17,7 @@ Var rms_norm(const Var& x, const Var& weight, double eps) {
               "input is {}, weight {}: expected one type; use .to(dtype)",
               x.dtype(), weight.dtype());
   const std::int64_t rows = width == 0 ? 0 : x.numel() / width;
-  const DType statistics = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const DType statistics = wide_type(x.dtype());
   const Tensor x2 = reshape_view(contiguous(x.data()), {rows, width});
   const Tensor y = empty_like(x2);
   const Tensor rrms = empty({rows}, statistics, x.device());

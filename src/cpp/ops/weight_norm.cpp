@@ -34,8 +34,7 @@ Var weight_norm(const Var& v, const Var& g) {
   const Shape flat{rows, rows == 0 ? 0 : v.numel() / rows};
   const Tensor v2 = reshape_view(contiguous(v.data()), flat);
   const Tensor g1 = reshape_view(contiguous(g.data()), {rows});
-  const Tensor norm = empty(
-      {rows}, v.dtype() == DType::f64 ? DType::f64 : DType::f32, v.device());
+  const Tensor norm = empty({rows}, wide_type(v.dtype()), v.device());
   const Tensor w = empty_like(v2);
   kernels::run<WeightNormForward>({v2, g1, w, norm});
   return record("weight_norm", reshape_view(w, shape), {v, g}, {v2, g1, norm},

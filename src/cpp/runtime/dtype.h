@@ -31,6 +31,9 @@ struct TypeTag {
 template <typename T>
 using Accumulator =
     std::conditional_t<std::is_same_v<T, double>, double, float>;
+inline DType wide_type(DType t) {
+  return t == DType::f64 ? DType::f64 : DType::f32;
+}
 
 // Calls fn(TypeTag<T>{}) with the C++ type of a floating dtype.
 template <typename Fn>
