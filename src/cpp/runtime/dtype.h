@@ -66,6 +66,7 @@ decltype(auto) visit_dtype(DType dtype, std::string_view op, Fn&& fn) {
   }
 }
 
+// The dtype of a CUDA kernel's elements.
 template <typename T>
 constexpr DType dtype_of();
 template <>
@@ -75,22 +76,6 @@ constexpr DType dtype_of<float>() {
 template <>
 constexpr DType dtype_of<bfloat16>() {
   return DType::bf16;
-}
-template <>
-constexpr DType dtype_of<double>() {
-  return DType::f64;
-}
-template <>
-constexpr DType dtype_of<std::int64_t>() {
-  return DType::i64;
-}
-template <>
-constexpr DType dtype_of<std::int32_t>() {
-  return DType::i32;
-}
-template <>
-constexpr DType dtype_of<std::uint8_t>() {
-  return DType::u8;
 }
 
 }  // namespace ea
