@@ -60,10 +60,10 @@ double rate(const Options& options, const char* key, double otherwise);
 struct OptionSpec {
   std::string name;
   std::string type;  // "float", "int", "bool", "str"; with "?" it may be None
-  std::optional<Options::Value> fallback;  // none: required
-  double low = 0, high = 0;                // limits of numbers, inclusive
-  std::vector<std::string> choices;        // accepted strings
-  bool odd = false;                        // whether integers must be odd
+  std::optional<Options::Value> fallback = {};  // none: required
+  double low = 0, high = 0;                     // limits of numbers, inclusive
+  std::vector<std::string> choices = {};        // accepted strings
+  bool odd = false;                             // whether integers must be odd
   std::string doc;
   bool per_layer = false;  // a "float" may be a list with one number per layer
 };

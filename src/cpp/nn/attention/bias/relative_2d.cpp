@@ -47,16 +47,17 @@ const Register<Bias> kRelative2d({
     "relative_2d",
     "Bello et al., ICCV 2019",
     {
-        {"height", "int", {}, 1, kLongestSide, {}, false, "rows of pixels"},
-        {"width",
-         "int",
-         {},
-         1,
-         kLongestSide,
-         {},
-         false,
-         "columns of pixels: token t of a sequence is pixel (t / width, t mod "
-         "width)"},
+        {.name = "height",
+         .type = "int",
+         .low = 1,
+         .high = kLongestSide,
+         .doc = "rows of pixels"},
+        {.name = "width",
+         .type = "int",
+         .low = 1,
+         .high = kLongestSide,
+         .doc = "columns of pixels: token t of a sequence is pixel (t / width, "
+                "t mod width)"},
     },
     [](const Options& options, const SlotSite& site) {
       return std::make_unique<Relative2dBias>(options.integer("height"),

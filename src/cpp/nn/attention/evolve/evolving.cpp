@@ -34,14 +34,11 @@ std::unique_ptr<Evolve> make_evolving(const Options& options,
 
 std::vector<OptionSpec> options_of_evolving() {
   std::vector<OptionSpec> all = evolving_options();
-  all.push_back({"conv_init",
-                 "str",
-                 Options::Value(std::string("fan_in")),
-                 0,
-                 0,
-                 {"fan_in", "identity"},
-                 false,
-                 "how new convolutions start"});
+  all.push_back({.name = "conv_init",
+                 .type = "str",
+                 .fallback = std::string("fan_in"),
+                 .choices = {"fan_in", "identity"},
+                 .doc = "how new convolutions start"});
   all.push_back(learnable_option());
   return all;
 }

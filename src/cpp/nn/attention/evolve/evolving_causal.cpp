@@ -120,16 +120,14 @@ std::vector<OptionSpec> options_of_causal() {
   for (OptionSpec& option : all) {
     if (option.per_layer) option.fallback.reset();
   }
-  all.push_back({"shift",
-                 "str",
-                 Options::Value(std::string("diagonal")),
-                 0,
-                 0,
-                 {"diagonal", "query", "key_literal"},
-                 false,
-                 "Shift that keeps the convolution causal: diagonal "
-                 "(self-attention) or query (cross-attention). key_literal "
-                 "follows the paper's text and leaks later target tokens"});
+  all.push_back({.name = "shift",
+                 .type = "str",
+                 .fallback = std::string("diagonal"),
+                 .choices = {"diagonal", "query", "key_literal"},
+                 .doc =
+                     "Shift that keeps the convolution causal: diagonal "
+                     "(self-attention) or query (cross-attention). key_literal "
+                     "follows the paper's text and leaks later target tokens"});
   all.push_back(learnable_option());
   return all;
 }

@@ -9,44 +9,33 @@ namespace ea {
 
 inline std::vector<OptionSpec> evolving_options() {
   return {
-      {"alpha",
-       "float",
-       Options::Value(0.1),
-       0,
-       1,
-       {},
-       false,
-       "the weight of the previous layer's map (skip), from 0 to 1",
-       /*per_layer=*/true},
-      {"beta",
-       "float",
-       Options::Value(0.1),
-       0,
-       1,
-       {},
-       false,
-       "the weight of the convolution, from 0 to 1",
-       /*per_layer=*/true},
-      {"kernel_size",
-       "int",
-       Options::Value(std::int64_t{3}),
-       1,
-       15,
-       {},
-       true,
-       "the side of the convolution's square kernel, odd, from 1 to 15"},
+      {.name = "alpha",
+       .type = "float",
+       .fallback = 0.1,
+       .high = 1,
+       .doc = "the weight of the previous layer's map (skip), from 0 to 1",
+       .per_layer = true},
+      {.name = "beta",
+       .type = "float",
+       .fallback = 0.1,
+       .high = 1,
+       .doc = "the weight of the convolution, from 0 to 1",
+       .per_layer = true},
+      {.name = "kernel_size",
+       .type = "int",
+       .fallback = 3,
+       .low = 1,
+       .high = 15,
+       .odd = true,
+       .doc = "the side of the convolution's square kernel, odd, from 1 to 15"},
   };
 }
 
 inline OptionSpec learnable_option() {
-  return {"learnable",
-          "bool",
-          Options::Value(false),
-          0,
-          0,
-          {},
-          false,
-          "Learn alpha and beta, one of each per layer"};
+  return {.name = "learnable",
+          .type = "bool",
+          .fallback = false,
+          .doc = "Learn alpha and beta, one of each per layer"};
 }
 
 }  // namespace ea

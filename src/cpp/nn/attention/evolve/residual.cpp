@@ -21,15 +21,10 @@ const Register<Evolve> kResidual({
     "residual",
     "He et al., RealFormer, Findings of ACL 2021",
     {
-        {"running_mean",
-         "bool?",
-         {},
-         0,
-         0,
-         {},
-         false,
-         "whether layer l divides the summed logits by l + 1 before the "
-         "softmax (default: only in models deeper than 24 layers)"},
+        {.name = "running_mean",
+         .type = "bool?",
+         .doc = "whether layer l divides the summed logits by l + 1 before the "
+                "softmax (default: only in models deeper than 24 layers)"},
     },
     make_residual,
 });

@@ -32,14 +32,10 @@ const Register<Scope> kDense({
     "dense",
     "Vaswani et al., NeurIPS 2017",
     {
-        {"causal",
-         "bool",
-         Options::Value(false),
-         0,
-         0,
-         {},
-         false,
-         "whether a query sees no key after its own position"},
+        {.name = "causal",
+         .type = "bool",
+         .fallback = false,
+         .doc = "whether a query sees no key after its own position"},
     },
     [](const Options& options, const SlotSite&) {
       return std::make_unique<DenseScope>(options.flag("causal"));

@@ -47,14 +47,11 @@ const Register<Score> kConcatenative({
     "Velickovic et al., ICLR 2018, Eq. 3; Wang et al., TPAMI 2023, Eq. 11 "
     "(A_c)",
     {
-        {"negative_slope",
-         "float",
-         Options::Value(0.2),
-         0,
-         1,
-         {},
-         false,
-         "the slope of LeakyReLU for negative sums, from 0 to 1"},
+        {.name = "negative_slope",
+         .type = "float",
+         .fallback = 0.2,
+         .high = 1,
+         .doc = "the slope of LeakyReLU for negative sums, from 0 to 1"},
     },
     [](const Options& options, const SlotSite& site) {
       return std::make_unique<ConcatenativeScore>(

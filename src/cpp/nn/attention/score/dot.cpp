@@ -24,14 +24,12 @@ const Register<Score> kDot({
     "dot",
     "Vaswani et al., NeurIPS 2017",
     {
-        {"scale",
-         "float?",
-         {},
-         -1e6,
-         1e6,
-         {},
-         false,
-         "the factor of q . k (default: 1 / sqrt(width of a head); T5: 1)"},
+        {.name = "scale",
+         .type = "float?",
+         .low = -1e6,
+         .high = 1e6,
+         .doc =
+             "the factor of q . k (default: 1 / sqrt(width of a head); T5: 1)"},
     },
     [](const Options& options, const SlotSite& site) {
       return std::make_unique<DotScore>(options.number(

@@ -147,22 +147,16 @@ class RandomSynthesizer final : public Synthesizer {
 
 std::vector<OptionSpec> option_specs() {
   return {
-      {"max_length",
-       "int",
-       Options::Value(std::int64_t{512}),
-       1,
-       1 << 16,
-       {},
-       false,
-       "the number of positions: tokens of the longest sequence"},
-      {"dot",
-       "bool",
-       Options::Value(false),
-       0,
-       0,
-       {},
-       false,
-       "whether the scores are mixed with those of the dot product"},
+      {.name = "max_length",
+       .type = "int",
+       .fallback = 512,
+       .low = 1,
+       .high = 1 << 16,
+       .doc = "the number of positions: tokens of the longest sequence"},
+      {.name = "dot",
+       .type = "bool",
+       .fallback = false,
+       .doc = "whether the scores are mixed with those of the dot product"},
   };
 }
 
