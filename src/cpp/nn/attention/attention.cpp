@@ -136,8 +136,7 @@ AttentionOutput Attention::fused(const Var& q, const Var& k, const Var& v,
   // The first map of a chain equals the scores.
   const bool starts =
       !previous.defined() && (form.c.a != 0.0 || form.c.p != 0.0);
-  const EvolveCoefficients c =
-      starts ? EvolveCoefficients{0, 0, 0, 1, 0} : form.c;
+  const EvolveCoefficients c = starts ? kVanillaStep : form.c;
   const bool kept = wanted.carry || wanted.probabilities || wanted.scores;
   const auto maps = wanted.gradients ? std::make_shared<FusedMaps>() : nullptr;
   const FusedAttentionOutput out = fused_attention(
@@ -218,7 +217,7 @@ AttentionOutput Attention::step_by_number(const Tensor& query,
     const bool goes_on =
         previous.maps.defined() && previous.packing->same_maps(*maps);
     // The first map of a chain equals the scores.
-    if (!goes_on) e.c = {0, 0, 0, 1, 0};
+    if (!goes_on) e.c = kVanillaStep;
     if (goes_on) e.previous = previous.maps.data();
   }
   if (e.c.w != 0.0) {

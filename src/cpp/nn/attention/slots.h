@@ -115,10 +115,10 @@ struct Evolved {
 // The step L = p M + s S + w ReLU(Conv(a M + b S)), with L as the carry and a
 // softmax over softmax_scale L.
 struct ClosedFormView {
-  EvolveCoefficients c;
+  EvolveCoefficients c = kVanillaStep;
   double softmax_scale = 1.0;
-  Var weight, bias;     // undefined where w = 0
-  MapShift shift = {};  // shift of the convolution
+  Var weight = {}, bias = {};  // undefined where w = 0
+  MapShift shift = {};         // shift of the convolution
 };
 
 // Combines the scores of this layer with the previous layer's maps.

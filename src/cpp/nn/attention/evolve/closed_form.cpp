@@ -1,21 +1,16 @@
 // Implements the formula of "One closed form" in docs/attention.md.
 #include "nn/attention/evolve/closed_form.h"
 
-#include <string>
+#include "nn/attention/evolve/learned_evolving.h"
 
 namespace ea {
 
-ClosedForm::ClosedForm(const EvolveCoefficients& c, double softmax_scale,
-                       std::int64_t kernel_size, const Init& init,
-                       const SlotSite& site)
-    : c_(c), softmax_scale_(softmax_scale) {
-  if (site.layer == 0) c_ = {0, 0, 0, 1, 0};
-  if (c_.w == 0.0) return;
-  const std::string name = kConvName;
-  weight_ = add_parameter(name + ".weight",
-                          {site.heads, site.heads, kernel_size, kernel_size},
-                          site.dtype, init);
-  bias_ = add_parameter(name + ".bias", {site.heads}, site.dtype, {});
+ClosedForm::ClosedForm(const EvolveCoefficients& c, const EvolveKernel& kernel,
+                       const SlotSite& site, bool plain, double softmax_scale)
+    : ConvolvedEvolve(kernel),
+      c_(plain ? kVanillaStep : c),
+      softmax_scale_(softmax_scale) {
+  if (c_.w != 0.0) add_convolution(site);
 }
 
 Evolved ClosedForm::step(const Var& scores, const Var& previous,
@@ -23,8 +18,18 @@ Evolved ClosedForm::step(const Var& scores, const Var& previous,
   if (!previous.defined() && takes_previous()) {
     return {scores, scores, softmax_scale_};
   }
-  const Var logits = evolve(previous, scores, weight_, bias_, c_, context.maps);
+  const Var logits =
+      evolve(previous, scores, weight(), bias(), c_, context.maps, shift());
   return {logits, logits, softmax_scale_};
+}
+
+std::unique_ptr<Evolve> make_evolving(const EvolvingConfig& config,
+                                      bool learnable, const SlotSite& site) {
+  if (learnable) return std::make_unique<LearnedEvolving>(config, site);
+  const double alpha = config.alpha, beta = config.beta;
+  const EvolveCoefficients c{alpha, 1 - alpha, alpha * (1 - beta),
+                             (1 - alpha) * (1 - beta), beta};
+  return std::make_unique<ClosedForm>(c, config.kernel, site, config.plain);
 }
 
 }  // namespace ea

@@ -1,36 +1,45 @@
 // Evolve kinds that are special cases of one formula.
 #pragma once
 
-#include "nn/attention/registry.h"
+#include "nn/attention/evolve/convolved.h"
 #include "ops/evolve.h"
 
 namespace ea {
 
 // L = p M + s S + w ReLU(Conv(a M + b S)); the softmax takes t L, the carry is
-// L. The first layer of a chain has no M, so L = S; so does a later layer where
-// the chain restarts. The first layer, and every layer with w = 0, has no
-// convolution parameters.
-class ClosedForm final : public Evolve {
+// L. A layer that reads M has L = S where the chain restarts. Layers with w = 0
+// have no convolution parameters.
+class ClosedForm final : public ConvolvedEvolve {
  public:
-  ClosedForm(const EvolveCoefficients& c, double softmax_scale,
-             std::int64_t kernel_size, const Init& init, const SlotSite& site);
+  // `plain`: L = S. The first layer of a chain, which has no M, must be plain
+  // if its coefficients read M.
+  ClosedForm(const EvolveCoefficients& c, const EvolveKernel& kernel,
+             const SlotSite& site, bool plain, double softmax_scale = 1.0);
 
   Evolved step(const Var& scores, const Var& previous,
                const AttentionContext& context) override;
+  bool takes_previous() const override { return c_.a != 0.0 || c_.p != 0.0; }
   std::optional<ClosedFormView> closed_form() const override {
-    return ClosedFormView{c_, softmax_scale_, weight_, bias_};
-  }
-  std::int64_t kernel_size() const override {
-    return weight_.defined() ? weight_.dim(2) : 1;
+    return ClosedFormView{c_, softmax_scale_, weight(), bias(), shift()};
   }
 
  private:
   EvolveCoefficients c_;
   double softmax_scale_;
-  Var weight_, bias_;
 };
 
-// The convolution's name under attention.self in checkpoints.
-inline constexpr const char* kConvName = "evolving_conv";
+// Evolving Attention (Wang et al., ICML 2021, Eq. 4):
+// I = alpha M + (1 - alpha) S, L = beta ReLU(Conv(I)) + (1 - beta) I.
+struct EvolvingConfig {
+  const char* kind;  // for error messages
+  double alpha = 0;  // if learned, their initial values
+  double beta = 0;
+  EvolveKernel kernel = {};
+  bool plain = false;  // L = S, without parameters
+};
+
+// Returns a ClosedForm, or with `learnable` a LearnedEvolving.
+std::unique_ptr<Evolve> make_evolving(const EvolvingConfig& config,
+                                      bool learnable, const SlotSite& site);
 
 }  // namespace ea

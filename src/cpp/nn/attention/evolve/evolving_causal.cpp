@@ -4,7 +4,6 @@
 
 #include "nn/attention/evolve/closed_form.h"
 #include "nn/attention/evolve/evolving_options.h"
-#include "nn/attention/evolve/learned_evolving.h"
 
 namespace ea {
 
@@ -23,94 +22,30 @@ Tensor causal_taps(std::int64_t side, DType dtype) {
   return cast(taps, dtype);
 }
 
-struct CausalKernel {
-  CausalKernel(std::int64_t kernel_size, const std::string& kind, DType dtype)
-      : side(kernel_size) {
-    const std::int64_t reach = (kernel_size - 1) / 2;
-    if (kind != "key_literal") shift.down = reach;
-    if (kind != "query") shift.right = reach;
-    if (kind == "diagonal") taps = causal_taps(kernel_size, dtype);
-  }
-
-  std::int64_t side;
-  MapShift shift;
-  Tensor taps;  // undefined: all taps count
-};
-
-Init kernel_init() {
-  Init init;
-  init.kind = Init::Kind::truncated_fan_in;
-  return init;
+// The shift leaves rows and columns of the convolved map empty; they are 0.
+EvolveKernel causal_kernel(std::int64_t side, const std::string& kind,
+                           DType dtype) {
+  EvolveKernel kernel{side, {Init::Kind::truncated_fan_in}};
+  const std::int64_t reach = (side - 1) / 2;
+  if (kind != "key_literal") kernel.shift.down = reach;
+  if (kind != "query") kernel.shift.right = reach;
+  if (kind == "diagonal") kernel.taps = causal_taps(side, dtype);
+  return kernel;
 }
 
-// I = alpha M + (1 - alpha) S, L = beta ReLU(Z) + (1 - beta) I, where Z is the
-// convolution of I, moved by `shift`; rows and columns that the shift leaves
-// empty are 0. With alpha = 0, a step needs no previous map, so the first layer
-// has its convolution too.
-class EvolvingCausal final : public Evolve {
- public:
-  EvolvingCausal(double alpha, double beta, const CausalKernel& kernel,
-                 const SlotSite& site)
-      : c_{alpha, 1 - alpha, alpha * (1 - beta), (1 - alpha) * (1 - beta),
-           beta},
-        kernel_(kernel) {
-    if (site.layer == 0 && alpha != 0.0) c_ = {0, 0, 0, 1, 0};
-    if (c_.w == 0.0) return;
-    const std::string name = kConvName;
-    weight_ = add_parameter(name + ".weight",
-                            {site.heads, site.heads, kernel.side, kernel.side},
-                            site.dtype, kernel_init());
-    bias_ = add_parameter(name + ".bias", {site.heads}, site.dtype, {});
-  }
-
-  Evolved step(const Var& scores, const Var& previous,
-               const AttentionContext& context) override {
-    if (!previous.defined() && takes_previous()) return {scores, scores};
-    const Var logits = evolve(previous, scores, kernel(), bias_, c_,
-                              context.maps, kernel_.shift);
-    return {logits, logits};
-  }
-  std::optional<ClosedFormView> closed_form() const override {
-    return ClosedFormView{c_, 1.0, kernel(), bias_, kernel_.shift};
-  }
-  bool takes_previous() const override { return c_.a != 0.0 || c_.p != 0.0; }
-  std::int64_t kernel_size() const override {
-    return weight_.defined() ? kernel_.side : 1;
-  }
-  bool reads_later_queries() const override {
-    return kernel_size() > 1 && kernel_.shift.down == 0;
-  }
-  std::optional<std::int64_t> reach_back() const override {
-    if (reads_later_queries()) return {};
-    return kernel_size() > 1 ? 2 * kernel_.shift.down : 0;
-  }
-
- private:
-  // The parameter stores the full square kernel; taps that do not count are set
-  // to 0.
-  Var kernel() const { return kernel_of(weight_, kernel_.taps); }
-
-  EvolveCoefficients c_;
-  CausalKernel kernel_;
-  Var weight_, bias_;
-};
-
+// With alpha = 0, a step needs no previous map, so the first layer has its
+// convolution too.
 std::unique_ptr<Evolve> make_evolving_causal(const Options& options,
                                              const SlotSite& site) {
   const double alpha = of_layer(options, "alpha", site);
-  const double beta = of_layer(options, "beta", site);
-  const CausalKernel kernel(options.integer("kernel_size"),
-                            options.text("shift"), site.dtype);
-  if (!options.flag("learnable")) {
-    return std::make_unique<EvolvingCausal>(alpha, beta, kernel, site);
-  }
-  LearnedEvolvingConfig config{"evolving_causal", alpha, beta};
-  config.kernel_size = kernel.side;
-  config.init = kernel_init();
-  config.shift = kernel.shift;
-  config.taps = kernel.taps;
-  config.plain = site.layer == 0 && alpha != 0.0;
-  return std::make_unique<LearnedEvolving>(config, site);
+  return make_evolving(
+      {.kind = "evolving_causal",
+       .alpha = alpha,
+       .beta = of_layer(options, "beta", site),
+       .kernel = causal_kernel(options.integer("kernel_size"),
+                               options.text("shift"), site.dtype),
+       .plain = site.layer == 0 && alpha != 0.0},
+      options.flag("learnable"), site);
 }
 
 // alpha and beta have no defaults: the paper's decoders have no skip, others

@@ -1,8 +1,6 @@
 // Evolving Attention as in the authors' code for time series: LeakyReLU instead
 // of ReLU, also on the carried map, and vanilla attention in the first block.
-#include <string>
-
-#include "nn/attention/evolve/closed_form.h"
+#include "nn/attention/evolve/convolved.h"
 #include "nn/attention/evolve/evolving_options.h"
 #include "nn/layers.h"
 #include "ops/activation.h"
@@ -19,21 +17,16 @@ constexpr int kPlainLayers = 2;
 
 // M = dropout(LeakyReLU(L')), I = alpha M + (1 - alpha) S,
 // L = beta LeakyReLU(Conv(I)) + (1 - beta) I.
-class EvolvingReleased final : public Evolve {
+class EvolvingReleased final : public ConvolvedEvolve {
  public:
-  EvolvingReleased(double alpha, double beta, std::int64_t kernel_size,
+  EvolvingReleased(double alpha, double beta, std::int64_t side,
                    const SlotSite& site)
-      : alpha_(alpha),
+      : ConvolvedEvolve(
+            {side, AffineInit::uniform(site.heads * side * side).weight}),
+        alpha_(alpha),
         beta_(beta),
         evolves_(site.layer >= kPlainLayers && (alpha != 0.0 || beta != 0.0)) {
-    if (!evolves_ || beta == 0.0) return;
-    const std::string name = kConvName;
-    const AffineInit init =
-        AffineInit::uniform(site.heads * kernel_size * kernel_size);
-    weight_ = add_parameter(name + ".weight",
-                            {site.heads, site.heads, kernel_size, kernel_size},
-                            site.dtype, init.weight);
-    bias_ = add_parameter(name + ".bias", {site.heads}, site.dtype, {});
+    if (evolves_ && beta != 0.0) add_convolution(site);
   }
 
   Evolved step(const Var& scores, const Var& previous,
@@ -47,26 +40,27 @@ class EvolvingReleased final : public Evolve {
       map = axpby(alpha_, carried, 1 - alpha_, scores);
     }
     if (beta_ != 0.0) {
-      const Var convolved = activation(
-          map_conv(map, weight_, bias_, context.maps), Activation::leaky_relu);
+      const Var convolved =
+          activation(map_conv(map, weight(), bias(), context.maps),
+                     Activation::leaky_relu);
       map = axpby(beta_, convolved, 1 - beta_, map);
     }
     return {map, map};
   }
 
-  std::int64_t kernel_size() const override {
-    return weight_.defined() ? weight_.dim(2) : 1;
+  // Decoders compute all rows of such maps again for each token.
+  std::optional<std::int64_t> reach_back() const override {
+    return Evolve::reach_back();
   }
 
   std::optional<ClosedFormView> closed_form() const override {
     if (evolves_) return {};
-    return ClosedFormView{{0, 0, 0, 1, 0}, 1.0, {}, {}};  // vanilla
+    return ClosedFormView();
   }
 
  private:
   double alpha_, beta_;
   bool evolves_;
-  Var weight_, bias_;
 };
 
 const Register<Evolve> kEvolvingReleased({

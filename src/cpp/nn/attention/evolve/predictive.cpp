@@ -46,7 +46,7 @@ class DeepPredictive final : public Evolve {
 
   std::optional<ClosedFormView> closed_form() const override {
     if (!weights_.empty()) return {};
-    return ClosedFormView{{0, 0, 0, 1, 0}, 1.0, {}, {}};  // vanilla
+    return ClosedFormView();
   }
 
  private:
@@ -58,8 +58,7 @@ std::unique_ptr<Evolve> make_predictive(const Options& options,
                                         const SlotSite& site) {
   const double alpha = of_layer(options, "alpha", site);
   const std::int64_t convolutions = options.integer("num_layers");
-  Init init;
-  init.kind = Init::Kind::truncated_fan_in;
+  const Init init{Init::Kind::truncated_fan_in};
   if (convolutions > 1) {
     return std::make_unique<DeepPredictive>(alpha, convolutions, init, site);
   }
@@ -67,7 +66,8 @@ std::unique_ptr<Evolve> make_predictive(const Options& options,
   const EvolveCoefficients c =
       convolutions == 1 ? EvolveCoefficients{1, 0, 0, 1 - alpha, alpha}
                         : EvolveCoefficients{0, 0, alpha, 1 - alpha, 0};
-  return std::make_unique<ClosedForm>(c, 1.0, 3, init, site);
+  return std::make_unique<ClosedForm>(c, EvolveKernel{3, init}, site,
+                                      site.layer == 0);
 }
 
 const Register<Evolve> kPredictive({

@@ -13,8 +13,9 @@ std::unique_ptr<Evolve> make_residual(const Options& options,
                                       const SlotSite& site) {
   const bool mean = options.flag("running_mean", site.num_layers > kDeep);
   const double scale = mean ? 1.0 / (site.layer + 1) : 1.0;
-  return std::make_unique<ClosedForm>(EvolveCoefficients{0, 0, 1, 1, 0}, scale,
-                                      1, Init{}, site);
+  return std::make_unique<ClosedForm>(EvolveCoefficients{0, 0, 1, 1, 0},
+                                      EvolveKernel{}, site, site.layer == 0,
+                                      scale);
 }
 
 const Register<Evolve> kResidual({

@@ -10,8 +10,8 @@ const Register<Evolve> kVanilla({
     "Vaswani et al., NeurIPS 2017",
     {},
     [](const Options&, const SlotSite& site) {
-      return std::make_unique<ClosedForm>(EvolveCoefficients{0, 0, 0, 1, 0},
-                                          1.0, 1, Init{}, site);
+      return std::make_unique<ClosedForm>(kVanillaStep, EvolveKernel{}, site,
+                                          true);
     },
 });
 
