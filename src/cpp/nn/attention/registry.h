@@ -39,22 +39,8 @@ struct SlotKind {
 
 // The slot's name in messages and in specs, such as "evolve".
 template <typename Slot>
-constexpr const char* slot_name();
-template <>
-constexpr const char* slot_name<Score>() {
-  return "score";
-}
-template <>
-constexpr const char* slot_name<Scope>() {
-  return "scope";
-}
-template <>
-constexpr const char* slot_name<Bias>() {
-  return "bias";
-}
-template <>
-constexpr const char* slot_name<Evolve>() {
-  return "evolve";
+constexpr const char* slot_name() {
+  return Slot::kSlot;
 }
 
 namespace detail {

@@ -33,6 +33,8 @@ struct AttentionContext {
 // different layout and not only a mask.
 class Scope : public Module {
  public:
+  static constexpr const char* kSlot = "scope";
+
   // Layout of the maps between the queries and keys of `tokens`; a different
   // packing if rows are not queries or columns are not keys.
   virtual PackingPtr maps(const PackingPtr& tokens) const { return tokens; }
@@ -66,6 +68,8 @@ class Scope : public Module {
 // Computes the scores of queries and keys: flat maps S over a scope's cells.
 class Score : public Module {
  public:
+  static constexpr const char* kSlot = "score";
+
   // q, k [tokens, heads d]
   virtual Var scores(const Var& q, const Var& k, const Scope& scope,
                      const AttentionContext& context) const = 0;
@@ -85,6 +89,8 @@ class Score : public Module {
 // that they are mixed, convolved and carried with the scores.
 class Bias : public Module {
  public:
+  static constexpr const char* kSlot = "bias";
+
   // Returns the flat maps to add; q [query tokens, heads d].
   virtual Var map(const Var& q, const AttentionContext& context) const = 0;
   // Whether all layers of a chain add the same map. Only the first layer calls
@@ -124,6 +130,8 @@ struct ClosedFormView {
 // Combines the scores of this layer with the previous layer's maps.
 class Evolve : public Module {
  public:
+  static constexpr const char* kSlot = "evolve";
+
   // `previous` is undefined in the first layer of a chain.
   virtual Evolved step(const Var& scores, const Var& previous,
                        const AttentionContext& context) = 0;
