@@ -9,13 +9,9 @@ namespace ea {
 
 namespace {
 
-EncoderLayerConfig layer_config(const BertSizes& s, DType dtype) {
-  EncoderLayerConfig config;
-  config.attention.query_size = s.hidden;
-  config.attention.memory_size = s.hidden;
-  config.attention.heads = s.heads;
-  config.attention.head_key_width = s.hidden / s.heads;
-  config.attention.head_value_width = s.hidden / s.heads;
+TransformerLayerConfig layer_config(const BertSizes& s, DType dtype) {
+  TransformerLayerConfig config;
+  config.attention = AttentionConfig::of(s.hidden, s.heads, s.hidden / s.heads);
   config.attention.num_layers = static_cast<int>(s.layers);
   config.attention.dropout = s.attention_dropout;
   config.attention.init = AffineInit::normal(s.init_std);
@@ -26,15 +22,6 @@ EncoderLayerConfig layer_config(const BertSizes& s, DType dtype) {
   config.norm.eps = s.eps;
   config.norm_first = s.norm_first;
   return config;
-}
-
-LayerMaker layer_maker(const BertSizes& sizes, const ModelConfig& model) {
-  return [config = layer_config(sizes, model.dtype),
-          specs = model.attention](int i) mutable {
-    config.attention.layer = i;
-    return std::make_shared<EncoderLayer>(
-        config, spec_of_layer(specs, i, config.attention.num_layers));
-  };
 }
 
 // Returns the kept rows, then the first row of each sequence.
@@ -100,7 +87,9 @@ BertEncoder::BertEncoder(const BertSizes& sizes, const ModelConfig& config,
     : sizes_(sizes),
       rule_{sizes.positions, padding_id},
       embeddings_(sizes, config.dtype, padding_id),
-      stack_(static_cast<int>(sizes.layers), layer_maker(sizes, config)) {
+      stack_(
+          static_cast<int>(sizes.layers),
+          encoder_maker(layer_config(sizes, config.dtype), config.attention)) {
   add_child("embeddings", embeddings_);
   add_child("encoder", stack_);
   if (sizes.norm_first) {

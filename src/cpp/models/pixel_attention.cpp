@@ -84,11 +84,8 @@ void number_chains(std::vector<MapSite>& sites) {
 BesideConvolution beside(const AugmentedSizes& a, const MapSite& site,
                          std::int64_t in, std::int64_t out,
                          const AttentionSpec& spec, DType dtype) {
-  AttentionConfig config;
-  config.query_size = in;
-  config.memory_size = in;
-  config.heads = a.heads;
-  config.head_key_width = a.key_size(out) / a.heads;
+  AttentionConfig config =
+      AttentionConfig::of(in, a.heads, a.key_size(out) / a.heads);
   config.head_value_width = a.value_size(out) / a.heads;
   config.dropout = a.attention_dropout;
   config.dtype = dtype;

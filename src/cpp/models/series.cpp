@@ -27,11 +27,7 @@ bool chosen(const Options& o, const char* key, const char* otherwise,
 
 AugmentedLayerConfig layer_config(const SeriesSizes& s, DType dtype) {
   AugmentedLayerConfig c;
-  c.attention.query_size = s.hidden;
-  c.attention.memory_size = s.hidden;
-  c.attention.heads = s.heads;
-  c.attention.head_key_width = s.inner / s.heads;
-  c.attention.head_value_width = s.inner / s.heads;
+  c.attention = AttentionConfig::of(s.hidden, s.heads, s.inner / s.heads);
   c.attention.num_layers = kLayersPerBlock * static_cast<int>(s.blocks);
   c.attention.dropout = s.attention_dropout;
   c.attention.carry_dropout = s.hidden_dropout;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "models/transformer_tasks.h"
+#include "nn/blocks/encoder_layer.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -61,11 +62,7 @@ TransformerLayerConfig layer_config(const T5Settings& s, DType dtype,
                                     int layers, const char* feed_forward) {
   TransformerLayerConfig config;
   AttentionConfig& attention = config.attention;
-  attention.query_size = s.width;
-  attention.memory_size = s.width;
-  attention.heads = s.heads;
-  attention.head_key_width = s.head_width;
-  attention.head_value_width = s.head_width;
+  attention = AttentionConfig::of(s.width, s.heads, s.head_width);
   attention.dropout = s.dropout;
   attention.biased = false;
   attention.init = s.init(s.width);

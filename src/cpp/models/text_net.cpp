@@ -81,11 +81,7 @@ TextNetSizes::TextNetSizes(const Options& o)
 BranchLayerConfig net_layer(const TextNetSizes& s, DType dtype) {
   BranchLayerConfig config;
   TransformerLayerConfig& layer = config.layer;
-  layer.attention.query_size = s.hidden;
-  layer.attention.memory_size = s.hidden;
-  layer.attention.heads = s.heads;
-  layer.attention.head_key_width = s.inner / s.heads;
-  layer.attention.head_value_width = s.inner / s.heads;
+  layer.attention = AttentionConfig::of(s.hidden, s.heads, s.inner / s.heads);
   layer.attention.num_layers = static_cast<int>(s.layers);
   layer.attention.dropout = s.attention_dropout;
   layer.attention.init = AffineInit::glorot();

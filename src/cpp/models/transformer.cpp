@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "nn/blocks/encoder_layer.h"
 #include "ops/arithmetic.h"
 #include "runtime/check.h"
 
@@ -26,26 +25,6 @@ const AttentionSpecs& specs_of(const ModelConfig& model, const char* name) {
   EA_CHECK_AS(ConfigError, it != model.more_attention.end(), "transformer",
               "'{}' is missing; expected the specs of that attention", name);
   return it->second;
-}
-
-LayerMaker encoder_maker(const TransformerLayerConfig& layer,
-                         const AttentionSpecs& specs) {
-  return [config = layer, specs](int i) mutable {
-    config.attention.layer = i;
-    return std::make_shared<EncoderLayer>(
-        config, spec_of_layer(specs, i, config.attention.num_layers));
-  };
-}
-
-LayerMaker decoder_maker(const TransformerLayerConfig& layer,
-                         const AttentionSpecs& self,
-                         const AttentionSpecs& cross) {
-  return [config = layer, self, cross](int i) mutable {
-    const int n = config.attention.num_layers;
-    config.attention.layer = i;
-    return std::make_shared<DecoderLayer>(config, spec_of_layer(self, i, n),
-                                          spec_of_layer(cross, i, n));
-  };
 }
 
 TransformerSide::TransformerSide(const TransformerDesign& design,

@@ -142,11 +142,4 @@ class TransformerBody : public Module {
 // Returns the specs of the attention layers that the config calls `name`.
 const AttentionSpecs& specs_of(const ModelConfig& model, const char* name);
 
-// Return makers of a stack's layers; `config` has the number of layers set.
-LayerMaker encoder_maker(const TransformerLayerConfig& config,
-                         const AttentionSpecs& specs);
-LayerMaker decoder_maker(const TransformerLayerConfig& config,
-                         const AttentionSpecs& self,
-                         const AttentionSpecs& cross);
-
 }  // namespace ea

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "models/transformer_tasks.h"
+#include "nn/blocks/encoder_layer.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -65,11 +66,7 @@ TransformerLayerConfig layer_config(const VaswaniSettings& s, DType dtype,
                                     std::int64_t heads, std::int64_t layers,
                                     std::int64_t intermediate) {
   TransformerLayerConfig config;
-  config.attention.query_size = s.width;
-  config.attention.memory_size = s.width;
-  config.attention.heads = heads;
-  config.attention.head_key_width = s.width / heads;
-  config.attention.head_value_width = s.width / heads;
+  config.attention = AttentionConfig::of(s.width, heads, s.width / heads);
   config.attention.num_layers = static_cast<int>(layers);
   config.attention.dropout = s.attention_dropout;
   config.attention.init = AffineInit::glorot();

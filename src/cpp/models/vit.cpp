@@ -90,13 +90,10 @@ LayerNames layer_names() {
                            "intermediate.dropout"}};
 }
 
-EncoderLayerConfig layer_config(const VitSizes& s, DType dtype) {
-  EncoderLayerConfig config;
-  config.attention.query_size = s.hidden();
-  config.attention.memory_size = s.hidden();
-  config.attention.heads = s.heads;
-  config.attention.head_key_width = s.hidden() / s.heads;
-  config.attention.head_value_width = s.hidden() / s.heads;
+TransformerLayerConfig layer_config(const VitSizes& s, DType dtype) {
+  TransformerLayerConfig config;
+  config.attention =
+      AttentionConfig::of(s.hidden(), s.heads, s.hidden() / s.heads);
   config.attention.num_layers = static_cast<int>(s.layers);
   config.attention.dropout = s.attention_dropout;
   config.attention.biased = s.qkv_bias;
@@ -111,15 +108,6 @@ EncoderLayerConfig layer_config(const VitSizes& s, DType dtype) {
   config.layer_scale = s.layer_scale;
   config.names = layer_names();
   return config;
-}
-
-LayerMaker layer_maker(const VitSizes& sizes, const ModelConfig& model) {
-  return [config = layer_config(sizes, model.dtype),
-          specs = model.attention](int i) mutable {
-    config.attention.layer = i;
-    return std::make_shared<EncoderLayer>(
-        config, spec_of_layer(specs, i, config.attention.num_layers));
-  };
 }
 
 // Patches, with a class token before those of each image, and positions.
@@ -200,7 +188,9 @@ class VitEncoder : public Module {
       : sizes_(sizes),
         dtype_(config.dtype),
         embeddings_(sizes, config.dtype),
-        stack_(static_cast<int>(sizes.layers), layer_maker(sizes, config)),
+        stack_(
+            static_cast<int>(sizes.layers),
+            encoder_maker(layer_config(sizes, config.dtype), config.attention)),
         norm_(sizes.hidden(), {NormKind::layer, sizes.eps}, config.dtype) {
     add_child("embeddings", embeddings_);
     add_child("encoder", stack_);

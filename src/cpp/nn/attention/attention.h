@@ -16,6 +16,16 @@ struct ProjectionNames {
 };
 
 struct AttentionConfig {
+  // Self-attention over tokens of this width, with heads of one width.
+  static AttentionConfig of(std::int64_t width, std::int64_t heads,
+                            std::int64_t head_width) {
+    return {.query_size = width,
+            .memory_size = width,
+            .heads = heads,
+            .head_key_width = head_width,
+            .head_value_width = head_width};
+  }
+
   std::int64_t query_size = 0;   // width of the query tokens
   std::int64_t memory_size = 0;  // width of the memory tokens (keys, values)
   std::int64_t heads = 0;
@@ -27,7 +37,7 @@ struct AttentionConfig {
   // Whether queries, keys and values are projected. Without projections,
   // forward() uses the given tokens as all three.
   bool projects = true;
-  AffineInit init;
+  AffineInit init = {};
   std::optional<AffineInit> query_init = {};  // default: init
   ProjectionNames names = {};
   DType dtype = DType::f32;

@@ -51,4 +51,15 @@ LayerOutput DecoderLayer::step(const LayerState& state, LayerCache& cache,
           std::move(crossed.attention)};
 }
 
+LayerMaker decoder_maker(const TransformerLayerConfig& layer,
+                         const AttentionSpecs& self,
+                         const AttentionSpecs& cross) {
+  return [config = layer, self, cross](int i) mutable {
+    const int n = config.attention.num_layers;
+    config.attention.layer = i;
+    return std::make_shared<DecoderLayer>(config, spec_of_layer(self, i, n),
+                                          spec_of_layer(cross, i, n));
+  };
+}
+
 }  // namespace ea

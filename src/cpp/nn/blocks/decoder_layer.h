@@ -2,7 +2,7 @@
 // Face's BERT with cross attention.
 #pragma once
 
-#include "nn/blocks/layer.h"
+#include "nn/blocks/stack.h"
 #include "nn/blocks/sublayers.h"
 
 namespace ea {
@@ -33,5 +33,10 @@ class DecoderLayer final : public Layer {
   AttentionSublayer attention_, cross_attention_;
   FeedForwardSublayer feed_forward_;
 };
+
+// Returns the maker of a stack's layers; `config` has their number set.
+LayerMaker decoder_maker(const TransformerLayerConfig& config,
+                         const AttentionSpecs& self,
+                         const AttentionSpecs& cross);
 
 }  // namespace ea

@@ -3,7 +3,7 @@
 
 namespace ea {
 
-EncoderLayer::EncoderLayer(const EncoderLayerConfig& config,
+EncoderLayer::EncoderLayer(const TransformerLayerConfig& config,
                            const AttentionSpec& spec)
     : attention_(config, spec, config.layer_names().self),
       feed_forward_(config) {
@@ -20,6 +20,15 @@ LayerOutput EncoderLayer::forward(const LayerState& state,
                                              state.carry, wanted.self, rows);
   return {feed_forward_.forward(attended.hidden),
           std::move(attended.attention)};
+}
+
+LayerMaker encoder_maker(const TransformerLayerConfig& layer,
+                         const AttentionSpecs& specs) {
+  return [config = layer, specs](int i) mutable {
+    config.attention.layer = i;
+    return std::make_shared<EncoderLayer>(
+        config, spec_of_layer(specs, i, config.attention.num_layers));
+  };
 }
 
 }  // namespace ea

@@ -1,12 +1,10 @@
 // One transformer encoder layer, by default with BERT's parameter names.
 #pragma once
 
-#include "nn/blocks/layer.h"
+#include "nn/blocks/stack.h"
 #include "nn/blocks/sublayers.h"
 
 namespace ea {
-
-using EncoderLayerConfig = TransformerLayerConfig;
 
 // Post-norm: h = LN(x + dropout(W_o attention(x))),
 //            y = LN(h + dropout(W_2 act(W_1 h))).
@@ -14,7 +12,7 @@ using EncoderLayerConfig = TransformerLayerConfig;
 //                          y = h + dropout(W_2 act(W_1 LN(h))).
 class EncoderLayer final : public Layer {
  public:
-  EncoderLayer(const EncoderLayerConfig& config, const AttentionSpec& spec);
+  EncoderLayer(const TransformerLayerConfig& config, const AttentionSpec& spec);
 
   LayerOutput forward(const LayerState& state, const PackingPtr& packing,
                       const LayerWanted& wanted, const Tensor& rows) override;
@@ -24,5 +22,9 @@ class EncoderLayer final : public Layer {
   AttentionSublayer attention_;
   FeedForwardSublayer feed_forward_;
 };
+
+// Returns the maker of a stack's layers; `config` has their number set.
+LayerMaker encoder_maker(const TransformerLayerConfig& config,
+                         const AttentionSpecs& specs);
 
 }  // namespace ea
