@@ -40,23 +40,6 @@ Var sequence_loss(const Var& logits, const TextInputs& inputs) {
   return row_loss(logits, inputs.labels, inputs.label_smoothing, "sequences");
 }
 
-LanguageModelHead::LanguageModelHead(const BertSizes& sizes, DType dtype,
-                                     const std::string& dense,
-                                     const std::string& norm,
-                                     Activation activation)
-    : dense_(sizes.hidden, sizes.hidden, dtype, sizes.init_std),
-      norm_(sizes.hidden, sizes.eps, dtype),
-      bias_(add_parameter("bias", {sizes.vocab}, dtype, {})),
-      activation_(activation) {
-  add_child(dense, dense_);
-  add_child(norm, norm_);
-}
-
-Var LanguageModelHead::forward(const Var& rows, const Var& word_weight) {
-  const Var h = norm_(dense_(rows, activation_));
-  return linear(h, word_weight, bias_);
-}
-
 void add_token_classes(ModelOutput& out, const Var& logits,
                        const EncodedText& encoded, const TextInputs& inputs,
                        const char* limit) {
@@ -162,6 +145,95 @@ void add_spans(ModelOutput& out, const Var& logits, const EncodedText& encoded,
       cross_entropy(start, places_as_classes("start_positions", first, index)),
       cross_entropy(end, places_as_classes("end_positions", last, index)));
   out.loss = scale(both, 0.5);
+}
+
+namespace {
+
+void check_next_sentence(const Tensor& labels, std::int64_t rows) {
+  EA_CHECK(labels.rank() == 1 && labels.dim(0) == rows, "forward",
+           "next_sentence_label has shape {}, expected ({},): one for each row",
+           labels.shape(), rows);
+  const Tensor values = to_device(contiguous(labels), kCpu);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const std::int64_t value = values.data<std::int64_t>()[i];
+    EA_CHECK_AS(InputError, value == 0 || value == 1 || value == kIgnoreIndex,
+                "forward",
+                "next_sentence_label[{}] = {}: expected 0 (the second text "
+                "follows) or 1 (it does not), or -100 to leave the row out",
+                i, value);
+  }
+}
+
+class LanguageModelHead : public Module {
+ public:
+  LanguageModelHead(const BertSizes& sizes, const LanguageModelDesign& design,
+                    DType dtype)
+      : dense_(sizes.hidden, sizes.hidden, dtype, sizes.init_std),
+        norm_(sizes.hidden, sizes.eps, dtype),
+        bias_(add_parameter("bias", {sizes.vocab}, dtype, {})),
+        activation_(design.activation.value_or(sizes.activation)) {
+    add_child(design.dense, dense_);
+    add_child(design.norm, norm_);
+  }
+  Var forward(const Var& rows, const Var& word_weight) {
+    const Var h = norm_(dense_(rows, activation_));
+    return linear(h, word_weight, bias_);
+  }
+
+ private:
+  Linear dense_;
+  LayerNorm norm_;
+  Var bias_;
+  Activation activation_;
+};
+
+class LanguageModel final : public Model {
+ public:
+  LanguageModel(const LanguageModelDesign& design, const ModelConfig& config)
+      : sizes_(config.options),
+        encoder_(sizes_, config, design.next_sentence,
+                 design.family.padding_id),
+        head_(sizes_, design, config.dtype) {
+    add_child(design.family.name, encoder_);
+    add_child(design.head, head_);
+    if (design.next_sentence) {
+      relationship_ = std::make_unique<Linear>(sizes_.hidden, 2, config.dtype,
+                                               sizes_.init_std);
+      add_child("cls.seq_relationship", *relationship_);
+    }
+  }
+
+  ModelOutput forward(const Inputs& given) override {
+    const TextInputs inputs = text_inputs(given);
+    const EncodedText encoded = encoder_.forward(inputs, Reads::kept_tokens);
+    ModelOutput out = common_output(encoded.stack, encoded.text);
+    add_token_classes(out,
+                      head_.forward(encoded.stack.last, encoder_.word_weight()),
+                      encoded, inputs, "vocab_size");
+    if (!relationship_) return out;
+    out.seq_relationship_logits = (*relationship_)(encoded.pooled);
+    if (inputs.next_sentence_label.defined()) {
+      check_next_sentence(inputs.next_sentence_label,
+                          out.seq_relationship_logits.dim(0));
+      const Var next = cross_entropy(out.seq_relationship_logits,
+                                     inputs.next_sentence_label);
+      out.loss = out.loss.defined() ? add(out.loss, next) : next;
+    }
+    return out;
+  }
+
+ private:
+  BertSizes sizes_;
+  BertEncoder encoder_;
+  LanguageModelHead head_;
+  std::unique_ptr<Linear> relationship_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_language_model(const LanguageModelDesign& design,
+                                           const ModelConfig& config) {
+  return std::make_unique<LanguageModel>(design, config);
 }
 
 }  // namespace ea

@@ -1,9 +1,10 @@
 // Losses and heads that tasks add to an encoder.
 #pragma once
 
-#include <string>
+#include <memory>
+#include <optional>
 
-#include "models/bert_encoder.h"
+#include "models/linear_tasks.h"
 
 namespace ea {
 
@@ -16,21 +17,22 @@ Var row_loss(const Var& logits, const Tensor& labels, double label_smoothing,
 // row_loss() for a task of sequences.
 Var sequence_loss(const Var& logits, const TextInputs& inputs);
 
-// h = LN(gelu(W x + b)), logits = h E^T + bias with the word embeddings E.
-class LanguageModelHead : public Module {
- public:
-  // Names of the two inner modules differ between BERT and RoBERTa.
-  LanguageModelHead(const BertSizes& sizes, DType dtype,
-                    const std::string& dense, const std::string& norm,
-                    Activation activation);
-  Var forward(const Var& rows, const Var& word_weight);
-
- private:
-  Linear dense_;
-  LayerNorm norm_;
-  Var bias_;
-  Activation activation_;
+// What differs between the language models of the families.
+struct LanguageModelDesign {
+  TextFamily family;
+  const char* head;  // its parameter name, and those of its inner modules
+  const char* dense;
+  const char* norm;
+  std::optional<Activation> activation = {};  // default: the encoder's
+  // Whether the model also learns BERT's second task: whether the second text
+  // follows the first.
+  bool next_sentence = false;
 };
+
+// Returns masked LM: h = LN(act(W x + b)), logits = h E^T + bias with the word
+// embeddings E.
+std::unique_ptr<Model> make_language_model(const LanguageModelDesign& design,
+                                           const ModelConfig& config);
 
 // Fills loss and logits of a task with a class for each token, from packed
 // logits [total, classes], or [n, classes] with logits_to_keep; `limit`: name
