@@ -142,9 +142,9 @@ class Gat final : public Model {
     out.hidden_states = shown(stack.hidden_states, [](const Var& x) {
       return reshape(x, x.shape());
     });
-    out.attentions = by_edge(stack.attentions);
-    out.attention_logits = by_edge(stack.attention_logits);
-    out.attention_scores = by_edge(stack.attention_scores);
+    put_maps(out, stack.maps, [](const Var& x, const PackingPtr& layout) {
+      return reshape(x, {layout->edges()->count(), layout->heads()});
+    });
     const Tensor labels = inputs.array("labels");
     if (!classifies_) {
       EA_CHECK_AS(InputError, !labels.defined(), "forward",
@@ -163,19 +163,6 @@ class Gat final : public Model {
                "labels have shape {}, expected ({},): one for each node",
                labels.shape(), out.logits.dim(0));
       out.loss = cross_entropy(out.logits, labels, inputs.label_smoothing);
-    }
-    return out;
-  }
-
-  // Returns the maps as [edges, heads].
-  static std::map<int, Var> by_edge(const std::map<int, Carry>& maps) {
-    std::map<int, Var> out;
-    for (const auto& [i, one] : maps) {
-      const Shape shape{one.packing->edges()->count(), one.packing->heads()};
-      const std::map<int, Var> laid =
-          shown(std::map<int, Var>{{i, one.maps}},
-                [shape](const Var& x) { return reshape(x, shape); });
-      out.insert(laid.begin(), laid.end());
     }
     return out;
   }

@@ -30,25 +30,33 @@ std::map<int, Var> shown(const std::map<int, Var>& results, const Pad& pad) {
   return out;
 }
 
-std::map<int, Var> shown(const std::map<int, Carry>& maps,
-                         const PackedRows& queries, const PackedRows& keys) {
+std::map<int, Var> shown(const std::map<int, Carry>& maps, const PadMaps& pad) {
   std::map<int, Var> out;
   for (const auto& [i, one] : maps) {
-    const PackingPtr layout = one.packing;
-    out[i] = shown_one(one.maps, [layout, queries, keys](const Var& x) {
-      return pad_maps(x, layout, queries, keys);
+    out[i] = shown_one(one.maps, [pad, layout = one.packing](const Var& x) {
+      return pad(x, layout);
     });
   }
   return out;
+}
+
+PadMaps pads_maps(const PackedRows& queries, const PackedRows& keys) {
+  return [queries, keys](const Var& x, const PackingPtr& layout) {
+    return pad_maps(x, layout, queries, keys);
+  };
+}
+
+void put_maps(ModelOutput& out, const KeptMaps& maps, const PadMaps& pad) {
+  out.attentions = shown(maps.probabilities, pad);
+  out.attention_logits = shown(maps.logits, pad);
+  out.attention_scores = shown(maps.scores, pad);
 }
 
 ModelOutput common_output(const StackOutput& stack, const PackedRows& rows) {
   const Pad states = [rows](const Var& x) { return pad_rows(x, rows); };
   ModelOutput out;
   out.hidden_states = shown(stack.hidden_states, states);
-  out.attentions = shown(stack.attentions, rows, rows);
-  out.attention_logits = shown(stack.attention_logits, rows, rows);
-  out.attention_scores = shown(stack.attention_scores, rows, rows);
+  put_maps(out, stack.maps, pads_maps(rows, rows));
   return out;
 }
 

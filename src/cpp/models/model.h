@@ -30,9 +30,12 @@ struct ModelOutput {
 // results.
 using Pad = std::function<Var(const Var&)>;
 std::map<int, Var> shown(const std::map<int, Var>& results, const Pad& pad);
-// shown() for maps of queries over keys.
-std::map<int, Var> shown(const std::map<int, Carry>& maps,
-                         const PackedRows& queries, const PackedRows& keys);
+// shown() for maps; `pad` also gets their layout. pads_maps() calls pad_maps().
+using PadMaps = std::function<Var(const Var&, const PackingPtr&)>;
+std::map<int, Var> shown(const std::map<int, Carry>& maps, const PadMaps& pad);
+PadMaps pads_maps(const PackedRows& queries, const PackedRows& keys);
+// Fills the attentions of an output, their logits and their scores.
+void put_maps(ModelOutput& out, const KeptMaps& maps, const PadMaps& pad);
 
 // Returns the parts of an output that every task has: requested states and
 // maps, in the layout of the caller's arrays.

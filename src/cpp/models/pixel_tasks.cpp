@@ -13,20 +13,10 @@ namespace {
 ModelOutput requested(const EncodedPixels& encoded) {
   ModelOutput out;
   out.hidden_states = shown(encoded.stages, channels_first);
-  const auto dense = [](const std::map<int, Carry>& maps) {
-    std::map<int, Var> found;
-    for (const auto& [i, one] : maps) {
-      const PackingPtr& p = one.packing;
-      const Shape shape{p->sequences(), p->heads(), p->longest_query(),
-                        p->longest_key()};
-      found.merge(shown({{i, one.maps}},
-                        [shape](const Var& x) { return reshape(x, shape); }));
-    }
-    return found;
-  };
-  out.attentions = dense(encoded.maps.attentions);
-  out.attention_logits = dense(encoded.maps.attention_logits);
-  out.attention_scores = dense(encoded.maps.attention_scores);
+  put_maps(out, encoded.maps, [](const Var& x, const PackingPtr& p) {
+    return reshape(
+        x, {p->sequences(), p->heads(), p->longest_query(), p->longest_key()});
+  });
   return out;
 }
 

@@ -14,7 +14,7 @@ namespace ea {
 struct EncodedPixels {
   Var last;                   // [n, height, width, channels]
   std::map<int, Var> stages;  // requested: 0 the stem, i the stage i - 1
-  StackOutput maps;           // requested
+  KeptMaps maps;              // requested
 };
 
 // An image network without its task.

@@ -15,16 +15,12 @@ void put_states(ModelOutput& out, const std::string& name,
       shown(states, [rows](const Var& x) { return pad_rows(x, rows); });
 }
 
-// The maps of one kind of attention: P, L and S.
-struct Maps {
-  const std::map<int, Carry>&probabilities, &logits, &scores;
-};
-
-void put_maps(ModelOutput& out, const std::string& name, const Maps& maps,
+void put_maps(ModelOutput& out, const std::string& name, const KeptMaps& maps,
               const PackedRows& queries, const PackedRows& keys) {
-  out.by_stack[name + "_attentions"] = shown(maps.probabilities, queries, keys);
-  out.by_stack[name + "_attention_logits"] = shown(maps.logits, queries, keys);
-  out.by_stack[name + "_attention_scores"] = shown(maps.scores, queries, keys);
+  const PadMaps pad = pads_maps(queries, keys);
+  out.by_stack[name + "_attentions"] = shown(maps.probabilities, pad);
+  out.by_stack[name + "_attention_logits"] = shown(maps.logits, pad);
+  out.by_stack[name + "_attention_scores"] = shown(maps.scores, pad);
 }
 
 ModelOutput output_of(const EncodedPair& pair) {
@@ -36,18 +32,9 @@ ModelOutput output_of(const EncodedPair& pair) {
   out.encoder_last_hidden_state = pad_rows(encoder.last, source);
   put_states(out, "encoder_hidden_states", encoder.hidden_states, source);
   put_states(out, "decoder_hidden_states", decoder.hidden_states, target);
-  put_maps(
-      out, "encoder",
-      {encoder.attentions, encoder.attention_logits, encoder.attention_scores},
-      source, source);
-  put_maps(
-      out, "decoder",
-      {decoder.attentions, decoder.attention_logits, decoder.attention_scores},
-      target, target);
-  put_maps(out, "cross",
-           {decoder.cross_attentions, decoder.cross_attention_logits,
-            decoder.cross_attention_scores},
-           target, source);
+  put_maps(out, "encoder", encoder.maps, source, source);
+  put_maps(out, "decoder", decoder.maps, target, target);
+  put_maps(out, "cross", decoder.cross_maps, target, source);
   return out;
 }
 

@@ -37,23 +37,25 @@ AttentionWanted maps_wanted(const Wanted& wanted, int i, bool taken) {
           logits || probabilities || scores};
 }
 
-void keep(StackOutput& out, const Wanted& wanted, int i, const Var& hidden,
-          const AttentionOutput& attention, const AttentionOutput& cross) {
-  const PackingPtr& own = attention.carry.packing;
-  const PackingPtr& other = cross.carry.packing;
-  if (contains(wanted.hidden_states, i + 1)) out.hidden_states[i + 1] = hidden;
+void keep_maps(KeptMaps& out, const Wanted& wanted, int i,
+               const AttentionOutput& attention) {
+  const PackingPtr& layout = attention.carry.packing;
   if (contains(wanted.attentions, i)) {
-    out.attentions[i] = {attention.probabilities, own};
-    if (other) out.cross_attentions[i] = {cross.probabilities, other};
+    out.probabilities[i] = {attention.probabilities, layout};
   }
   if (contains(wanted.attention_logits, i)) {
-    out.attention_logits[i] = {attention.carry.maps, own};
-    if (other) out.cross_attention_logits[i] = {cross.carry.maps, other};
+    out.logits[i] = {attention.carry.maps, layout};
   }
   if (contains(wanted.attention_scores, i)) {
-    out.attention_scores[i] = {attention.scores, own};
-    if (other) out.cross_attention_scores[i] = {cross.scores, other};
+    out.scores[i] = {attention.scores, layout};
   }
+}
+
+void keep(StackOutput& out, const Wanted& wanted, int i, const Var& hidden,
+          const AttentionOutput& attention, const AttentionOutput& cross) {
+  if (contains(wanted.hidden_states, i + 1)) out.hidden_states[i + 1] = hidden;
+  keep_maps(out.maps, wanted, i, attention);
+  if (cross.carry.packing) keep_maps(out.cross_maps, wanted, i, cross);
 }
 
 }  // namespace ea

@@ -17,12 +17,15 @@ struct Wanted {
   std::vector<int> attention_scores;  // 0-based layers: before evolving
 };  // for decoders, the three lists of maps cover both kinds of attention
 
+// Requested maps of one kind of attention, by layer.
+struct KeptMaps {
+  std::map<int, Carry> probabilities, logits, scores;
+};
+
 struct StackOutput {
   Var last;  // hidden states of all tokens, or of the requested rows
   std::map<int, Var> hidden_states;
-  std::map<int, Carry> attentions, attention_logits, attention_scores;
-  std::map<int, Carry> cross_attentions, cross_attention_logits,
-      cross_attention_scores;
+  KeptMaps maps, cross_maps;
 };
 
 bool contains(const std::vector<int>& list, int value);
@@ -33,8 +36,10 @@ void check_wanted(const Wanted& wanted, int layers);
 // Returns the maps of layer i that are used; `taken`: the next reads its carry.
 AttentionWanted maps_wanted(const Wanted& wanted, int i, bool taken);
 
-// Stores the requested outputs of layer i in `out`; `cross` is undefined where
+// Store the requested outputs of layer i in `out`; `cross` is undefined where
 // there is no cross attention.
+void keep_maps(KeptMaps& out, const Wanted& wanted, int i,
+               const AttentionOutput& attention);
 void keep(StackOutput& out, const Wanted& wanted, int i, const Var& hidden,
           const AttentionOutput& attention, const AttentionOutput& cross);
 

@@ -29,8 +29,7 @@ template <typename Fn>
 void MapChain::each_kept(Fn&& fn) {
   for (auto* maps : lists()) {
     for (auto& [layer, map] : *maps) {
-      const bool carried =
-          maps == &kept_.attention_logits && layer + 1 == layer_;
+      const bool carried = maps == &kept_.logits && layer + 1 == layer_;
       if (!carried) fn(map.maps);
     }
   }
@@ -63,10 +62,8 @@ Var MapChain::run(const std::shared_ptr<ImageBlock>& block,
   std::size_t at = 2;
   ran.each_kept([&](Var& map) { map = out[at++]; });
   ran.carry_.maps = out[1];
-  const auto carried = ran.kept_.attention_logits.find(ran.layer_ - 1);
-  if (carried != ran.kept_.attention_logits.end()) {
-    carried->second.maps = out[1];
-  }
+  const auto carried = ran.kept_.logits.find(ran.layer_ - 1);
+  if (carried != ran.kept_.logits.end()) carried->second.maps = out[1];
   for (std::size_t i = 0; i < lists().size(); ++i) {
     ran.lists()[i]->merge(*lists()[i]);
   }

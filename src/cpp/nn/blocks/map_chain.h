@@ -32,7 +32,7 @@ class MapChain {
   Var attend(Attention& attention, const Tokens& tokens) {
     const AttentionOutput out = attention.forward(
         tokens, tokens, carry_, maps_wanted(wanted_, layer_, taken_));
-    keep(kept_, wanted_, layer_++, {}, out, {});
+    keep_maps(kept_, wanted_, layer_++, out);
     carry_ = out.carry;
     return out.context;
   }
@@ -40,12 +40,11 @@ class MapChain {
   // recomputes, backward runs it again. The block is shared, since the graph
   // may outlive the model.
   Var run(const std::shared_ptr<ImageBlock>& block, std::vector<Var> earlier);
-  const StackOutput& kept() const { return kept_; }
+  const KeptMaps& kept() const { return kept_; }
 
  private:
   std::array<std::map<int, Carry>*, 3> lists() {
-    return {&kept_.attentions, &kept_.attention_scores,
-            &kept_.attention_logits};
+    return {&kept_.probabilities, &kept_.scores, &kept_.logits};
   }
   // Calls fn(map) for the kept maps, except the carried one, in a fixed order.
   template <typename Fn>
@@ -56,7 +55,7 @@ class MapChain {
   Wanted wanted_;
   bool taken_ = false;  // whether any layer reads carried maps
   Carry carry_;
-  StackOutput kept_;
+  KeptMaps kept_;
   int layer_ = 0;
 };
 
