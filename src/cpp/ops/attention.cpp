@@ -12,16 +12,6 @@ namespace ea {
 
 namespace {
 
-void check_tokens(const char* op, const char* which, const Var& x,
-                  std::int64_t rows, std::int64_t heads) {
-  EA_CHECK(x.rank() == 2 && x.dim(0) == rows, op,
-           "{} has shape {}, expected {} token rows", which, x.shape(), rows);
-  EA_CHECK(x.dim(1) % heads == 0, op,
-           "{} has width {}, not a multiple of {} "
-           "heads",
-           which, x.dim(1), heads);
-}
-
 // Gradients of attention_context() along edges; computes only those wanted.
 Node::Gradients edge_gradients(const Node& node, const Tensor& dy,
                                const PackingPtr& packing,
@@ -40,10 +30,8 @@ Node::Gradients edge_gradients(const Node& node, const Tensor& dy,
 
 Var attention_scores(const Var& q, const Var& k, const PackingPtr& packing,
                      double scale) {
-  check_tokens("attention_scores", "q", q, packing->total_queries(),
-               packing->heads());
-  check_tokens("attention_scores", "k", k, packing->total_keys(),
-               packing->heads());
+  packing->check_queries("attention_scores", "q", q.shape());
+  packing->check_keys("attention_scores", "k", k.shape());
   EA_CHECK(q.dim(1) == k.dim(1), "attention_scores",
            "q has width {}, k has width {}", q.dim(1), k.dim(1));
   EA_CHECK_AS(DTypeError, q.dtype() == k.dtype(), "attention_scores",
@@ -81,11 +69,8 @@ Var attention_scores(const Var& q, const Var& k, const PackingPtr& packing,
 }
 
 Var attention_context(const Var& p, const Var& v, const PackingPtr& packing) {
-  check_tokens("attention_context", "v", v, packing->total_keys(),
-               packing->heads());
-  EA_CHECK(p.numel() == packing->map_elements(), "attention_context",
-           "maps have {} elements; expected the packing's {}", p.numel(),
-           packing->map_elements());
+  packing->check_keys("attention_context", "v", v.shape());
+  packing->check_maps("attention_context", p.numel());
   EA_CHECK_AS(DTypeError, p.dtype() == v.dtype(), "attention_context",
               "maps are {}, v is {}; use .to(dtype)", p.dtype(), v.dtype());
   const Tensor tp = reshape_view(contiguous(p.data()), {p.numel()});

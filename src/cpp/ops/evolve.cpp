@@ -11,12 +11,6 @@ namespace ea {
 
 namespace {
 
-void check_maps(const char* which, const Var& x, const PackingPtr& packing) {
-  EA_CHECK(x.numel() == packing->map_elements(), "evolve",
-           "{} maps have {} elements; expected the packing's {}", which,
-           x.numel(), packing->map_elements());
-}
-
 Tensor flattened(const Var& x) {
   return reshape_view(contiguous(x.data()), {x.numel()});
 }
@@ -26,8 +20,10 @@ Tensor flattened(const Var& x) {
 Var evolve(const Var& previous, const Var& scores, const Var& weight,
            const Var& bias, const EvolveCoefficients& c,
            const PackingPtr& packing, const MapShift& shift) {
-  check_maps("score", scores, packing);
-  if (previous.defined()) check_maps("previous", previous, packing);
+  packing->check_maps("evolve", scores.numel(), "score");
+  if (previous.defined()) {
+    packing->check_maps("evolve", previous.numel(), "previous");
+  }
   EA_CHECK_AS(
       InputError, previous.defined() || (c.a == 0.0 && c.p == 0.0), "evolve",
       "a previous map is needed where a = {} or p = {} is not 0", c.a, c.p);

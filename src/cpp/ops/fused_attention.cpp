@@ -32,9 +32,7 @@ Tensor rows_of(const char* which, const Var& x, std::int64_t rows,
 void check_map(const char* which, const Var& maps, const Var& q,
                const PackingPtr& packing) {
   if (!maps.defined()) return;
-  EA_CHECK(maps.numel() == packing->map_elements(), kName,
-           "{} maps have {} elements; expected the packing's {}", which,
-           maps.numel(), packing->map_elements());
+  packing->check_maps(kName, maps.numel(), which);
   EA_CHECK_AS(DTypeError, maps.dtype() == q.dtype(), kName,
               "the {} map is {}, q is {}; use .to(dtype)", which, maps.dtype(),
               q.dtype());

@@ -57,9 +57,7 @@ Var edge_conv(const Var& x, const Var& weight, const Var& bias,
 Var map_conv(const Var& x, const Var& weight, const Var& bias,
              const PackingPtr& packing, const MapShift& shift) {
   check_map_weight("map_conv", weight, bias, packing->heads(), x.dtype());
-  EA_CHECK(x.numel() == packing->map_elements(), "map_conv",
-           "maps have {} elements; expected the packing's {}", x.numel(),
-           packing->map_elements());
+  packing->check_maps("map_conv", x.numel());
   const MapShift moved = checked_shift("map_conv", shift, packing);
   if (packing->is_along_edges()) {
     EA_CHECK_AS(ConfigError, moved.none(), "map_conv",

@@ -36,6 +36,14 @@ void check_grid(const Packing& packing) {
               packing.window()->size);
 }
 
+void check_tokens(const char* op, const char* what, const Shape& x,
+                  std::int64_t rows, std::int64_t heads) {
+  EA_CHECK(x.rank() == 2 && x[0] == rows, op,
+           "{} has shape {}, expected {} token rows", what, x, rows);
+  EA_CHECK(x[1] % heads == 0, op, "{} has width {}, not a multiple of {} heads",
+           what, x[1], heads);
+}
+
 std::int64_t longest(const std::vector<std::int64_t>& offsets) {
   std::int64_t most = 0;
   for (std::size_t i = 1; i < offsets.size(); ++i) {
@@ -184,6 +192,23 @@ bool Packing::same_maps(const Packing& other) const {
           k_offsets_ == other.k_offsets_ && window_ == other.window_ &&
           along_edges_ == other.along_edges_ &&
           (!along_edges_ || edges_ == other.edges_));
+}
+
+void Packing::check_queries(const char* op, const char* what,
+                            const Shape& x) const {
+  check_tokens(op, what, x, total_queries(), heads_);
+}
+
+void Packing::check_keys(const char* op, const char* what,
+                         const Shape& x) const {
+  check_tokens(op, what, x, total_keys(), heads_);
+}
+
+void Packing::check_maps(const char* op, std::int64_t elements,
+                         const char* which) const {
+  EA_CHECK(elements == map_elements(), op,
+           "{}{}maps have {} elements; expected the packing's {}", which,
+           *which == '\0' ? "" : " ", elements, map_elements());
 }
 
 std::int64_t Packing::longest_query() const { return longest(q_offsets_); }

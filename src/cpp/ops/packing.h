@@ -77,6 +77,12 @@ class Packing {
   std::int64_t longest_key() const;
   const std::vector<std::int64_t>& q_offsets() const { return q_offsets_; }
   const std::vector<std::int64_t>& k_offsets() const { return k_offsets_; }
+  // Throw ShapeError, naming `op` and the argument, unless x has the rows of
+  // the queries (keys) and a width for each head, or maps have this size.
+  void check_queries(const char* op, const char* what, const Shape& x) const;
+  void check_keys(const char* op, const char* what, const Shape& x) const;
+  void check_maps(const char* op, std::int64_t elements,
+                  const char* which = "") const;
   // Number of cells in a map row of sequence b.
   std::int64_t columns(std::size_t b) const;
   // Layout with queries as rows and keys as columns. Throws ConfigError for

@@ -11,15 +11,6 @@ namespace ea {
 
 namespace {
 
-void check_rows(const char* which, const Var& x, std::int64_t rows,
-                std::int64_t heads) {
-  EA_CHECK(x.rank() == 2 && x.dim(0) == rows, "pair_sum",
-           "{} has shape {}, expected {} token rows", which, x.shape(), rows);
-  EA_CHECK(x.dim(1) % heads == 0, "pair_sum",
-           "{} has width {}, not a multiple of {} heads", which, x.dim(1),
-           heads);
-}
-
 // pair_sum() along edges, where the cells of a row are adjacent.
 Var edge_pair_sum(const Var& u, const Var& v, const PackingPtr& packing) {
   const Tensor y =
@@ -45,8 +36,8 @@ Var edge_pair_sum(const Var& u, const Var& v, const PackingPtr& packing) {
 }  // namespace
 
 Var pair_sum(const Var& u, const Var& v, const PackingPtr& packing) {
-  check_rows("u", u, packing->total_queries(), packing->heads());
-  check_rows("v", v, packing->total_keys(), packing->heads());
+  packing->check_queries("pair_sum", "u", u.shape());
+  packing->check_keys("pair_sum", "v", v.shape());
   EA_CHECK(u.dim(1) == v.dim(1), "pair_sum", "u has width {}, v has width {}",
            u.dim(1), v.dim(1));
   EA_CHECK_AS(DTypeError, u.dtype() == v.dtype(), "pair_sum",

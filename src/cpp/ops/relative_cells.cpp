@@ -47,9 +47,7 @@ Var relative_cells(const Var& x, const PackingPtr& packing) {
 
 Var relative_sums(const Var& maps, const PackingPtr& packing,
                   std::int64_t max_distance) {
-  EA_CHECK(maps.numel() == packing->map_elements(), "relative_sums",
-           "maps have {} elements; expected the packing's {}", maps.numel(),
-           packing->map_elements());
+  packing->check_maps("relative_sums", maps.numel());
   EA_CHECK_AS(ConfigError, max_distance >= 0 && max_distance < kMaxDistance,
               "relative_sums",
               "max_distance {}, expected 0 (all keys alike) or more, below {}",

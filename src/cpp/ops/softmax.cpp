@@ -60,9 +60,7 @@ Var softmax(const Var& x) {
 
 Var map_softmax(const Var& x, const PackingPtr& packing, double scale,
                 const Tensor& key_mask) {
-  EA_CHECK(x.numel() == packing->map_elements(), "map_softmax",
-           "maps have {} elements; expected the packing's {}", x.numel(),
-           packing->map_elements());
+  packing->check_maps("map_softmax", x.numel());
   EA_CHECK(!key_mask.defined() || (key_mask.dtype() == DType::u8 &&
                                    key_mask.numel() == packing->total_keys()),
            "map_softmax", "key_mask is {} {}, expected uint8 ({},)",

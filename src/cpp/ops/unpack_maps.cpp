@@ -103,9 +103,7 @@ Var unpack_maps(const Var& maps, const PackingPtr& packing) {
 
 Var unpack_maps(const Var& maps, const PackingPtr& packing,
                 const PaddedShape& padded) {
-  EA_CHECK(maps.numel() == packing->map_elements(), "unpack_maps",
-           "maps have {} elements; expected the packing's {}", maps.numel(),
-           packing->map_elements());
+  packing->check_maps("unpack_maps", maps.numel());
   const PaddedShape to =
       checked("unpack_maps", *packing, padded, maps.device());
   const Shape shape = maps.shape();
