@@ -42,15 +42,7 @@ void check_arguments(const Var& x, const Var& weight, const Var& bias,
               "a kernel of {} taps {} rows apart is too large, expected "
               "(kernel - 1) dilation below {}",
               taps, dilation, kMaxSpan);
-  EA_CHECK(!bias.defined() || bias.shape() == Shape({weight.dim(0)}), "conv1d",
-           "bias has shape {}, expected ({},)", bias.shape(), weight.dim(0));
-  EA_CHECK_AS(DTypeError,
-              weight.dtype() == x.dtype() &&
-                  (!bias.defined() || bias.dtype() == x.dtype()),
-              "conv1d",
-              "input is {}, weight {}: expected one type (and the bias's); use "
-              ".to(dtype)",
-              x.dtype(), weight.dtype());
+  check_parameters("conv1d", x.dtype(), weight, bias);
 }
 
 }  // namespace

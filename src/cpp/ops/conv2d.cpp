@@ -32,15 +32,7 @@ void check_convolution(const Var& x, const Var& weight, const Var& bias,
            "input has {}",
            weight.shape(), groups, groups == 1 ? "" : "s",
            weight.dim(1) * groups, in);
-  EA_CHECK(!bias.defined() || bias.shape() == Shape({out}), "conv2d",
-           "bias has shape {}, expected ({},)", bias.shape(), out);
-  EA_CHECK_AS(DTypeError,
-              weight.dtype() == x.dtype() &&
-                  (!bias.defined() || bias.dtype() == x.dtype()),
-              "conv2d",
-              "input is {}, weight {}: expected one type (and the bias's); use "
-              ".to(dtype)",
-              x.dtype(), weight.dtype());
+  check_parameters("conv2d", x.dtype(), weight, bias);
 }
 
 // Whether each output pixel reads only the input pixel at its own position.

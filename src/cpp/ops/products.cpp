@@ -42,12 +42,8 @@ Tensor as_matrix(const Tensor& t) {
   return reshape_view(contiguous(t), {rows, width});
 }
 
-void check_affine(const char* op, const Shape& x, DType dtype,
-                  const Var& weight, const Var& bias) {
-  EA_CHECK(x.rank() >= 1 && weight.rank() == 2 && x.at(-1) == weight.dim(1), op,
-           "weight has shape {}, input {}: expected (out, in) and "
-           "(..., in)",
-           weight.shape(), x);
+void check_parameters(const char* op, DType dtype, const Var& weight,
+                      const Var& bias) {
   EA_CHECK(!bias.defined() || bias.shape() == Shape({weight.dim(0)}), op,
            "bias has shape {}, expected ({},)", bias.shape(), weight.dim(0));
   EA_CHECK_AS(
@@ -56,6 +52,15 @@ void check_affine(const char* op, const Shape& x, DType dtype,
       "input is {}, weight {}: expected one type (and the bias's); use "
       ".to(dtype)",
       dtype, weight.dtype());
+}
+
+void check_affine(const char* op, const Shape& x, DType dtype,
+                  const Var& weight, const Var& bias) {
+  EA_CHECK(x.rank() >= 1 && weight.rank() == 2 && x.at(-1) == weight.dim(1), op,
+           "weight has shape {}, input {}: expected (out, in) and "
+           "(..., in)",
+           weight.shape(), x);
+  check_parameters(op, dtype, weight, bias);
 }
 
 Tensor affine(const Tensor& x, const Var& weight, const Var& bias) {

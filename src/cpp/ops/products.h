@@ -13,6 +13,10 @@ Tensor product(const Tensor& a, const Tensor& b, bool transpose_a,
 // Merges all axes but the last: [rows, width].
 Tensor as_matrix(const Tensor& t);
 
+// Throws unless a bias, if any, has one number for each row of the weight, and
+// both have the dtype of the input; the error names `op`.
+void check_parameters(const char* op, DType dtype, const Var& weight,
+                      const Var& bias);
 // Throws if x W^T + b is not valid; the error names `op`.
 void check_affine(const char* op, const Shape& x, DType dtype,
                   const Var& weight, const Var& bias);
