@@ -94,11 +94,11 @@ Var batch_norm(const Var& x, const Var& weight, const Var& bias,
   check_settings(momentum, eps);
   check_arguments(x, weight, bias, training);
   EA_CHECK(!residual.defined() || residual.shape() == x.shape(), "batch_norm",
-           "residual has shape {}, expected {} as the input",
-           residual.defined() ? residual.shape() : Shape(), x.shape());
+           "residual has shape {}, expected {} as the input", residual.shape(),
+           x.shape());
   EA_CHECK_AS(DTypeError, !residual.defined() || residual.dtype() == x.dtype(),
               "batch_norm", "residual is {}, input {}: expected one type",
-              residual.defined() ? residual.dtype() : x.dtype(), x.dtype());
+              residual.dtype(), x.dtype());
   const Shape channels{x.dim(-1)};
   check_running(running, channels, wide, training);
   const Tensor rows = as_matrix(x.data());

@@ -119,8 +119,7 @@ Var conv2d_mapped(const Var& x, const Var& weight, const Conv2dTaps& taps,
   check_convolution(x, weight, {}, taps.groups);
   const Shape shape = shape_of(x, weight, taps);
   EA_CHECK(!residual.defined() || residual.shape() == shape, "conv2d",
-           "residual has shape {}, expected {}",
-           residual.defined() ? residual.shape() : Shape(), shape);
+           "residual has shape {}, expected {}", residual.shape(), shape);
   const bool in_place = held_alone(residual);
   const Tensor y =
       in_place ? residual.data() : empty(shape, x.dtype(), x.device());
