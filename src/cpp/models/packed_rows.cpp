@@ -1,6 +1,9 @@
 // Converts indices between the padded and the packed layout.
 #include "models/packed_rows.h"
 
+#include <numeric>
+#include <utility>
+
 #include "ops/gather.h"
 #include "ops/unpack_maps.h"
 #include "runtime/check.h"
@@ -29,22 +32,25 @@ Rows rows_of_packed(const Tensor& offsets, std::int64_t total,
                     const std::string& what, const std::string& name) {
   EA_CHECK(offsets.rank() == 1 && offsets.numel() >= 1, "forward",
            "{} has shape {}, expected (sequences + 1,)", name, offsets.shape());
-  Rows rows;
-  rows.offsets.assign(values(offsets), values(offsets) + offsets.numel());
-  EA_CHECK(rows.offsets.front() == 0 && rows.offsets.back() == total, "forward",
+  std::vector<std::int64_t> at(values(offsets),
+                               values(offsets) + offsets.numel());
+  EA_CHECK(at.front() == 0 && at.back() == total, "forward",
            "{} run from {} to {}, expected 0 to {} (the number of {})", name,
-           rows.offsets.front(), rows.offsets.back(), total, what);
-  for (std::size_t b = 1; b < rows.offsets.size(); ++b) {
-    EA_CHECK_AS(InputError, rows.offsets[b] > rows.offsets[b - 1], "forward",
+           at.front(), at.back(), total, what);
+  for (std::size_t b = 1; b < at.size(); ++b) {
+    EA_CHECK_AS(InputError, at[b] > at[b - 1], "forward",
                 "sequence {} has no token: {}[{}] = {} is not above {}", b - 1,
-                name, b, rows.offsets[b], rows.offsets[b - 1]);
+                name, b, at[b], at[b - 1]);
   }
-  for (std::size_t b = 1; b < rows.offsets.size(); ++b) {
-    for (std::int64_t i = rows.offsets[b - 1]; i < rows.offsets[b]; ++i) {
-      rows.places.push_back(i);
-      rows.columns.push_back(i - rows.offsets[b - 1]);
-    }
-  }
+  return whole_rows(std::move(at));
+}
+
+Rows whole_rows(std::vector<std::int64_t> offsets) {
+  Rows rows;
+  rows.offsets = std::move(offsets);
+  rows.places.resize(static_cast<std::size_t>(rows.offsets.back()));
+  std::iota(rows.places.begin(), rows.places.end(), 0);
+  rows.columns = positions_of(rows.offsets);
   return rows;
 }
 

@@ -37,6 +37,9 @@ Rows rows_of_packed(const Tensor& offsets, std::int64_t total,
                     const std::string& what,
                     const std::string& name = "sequence_offsets");
 
+// The rows of an array without padding.
+Rows whole_rows(std::vector<std::int64_t> offsets);
+
 // The values of an int64 array.
 inline const std::int64_t* values(const Tensor& t) {
   return t.data<std::int64_t>();

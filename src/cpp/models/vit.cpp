@@ -162,20 +162,6 @@ class VitEmbeddings : public Module {
   Dropout dropout_;
 };
 
-// Returns the rows of images that all have the same number of tokens.
-PackedRows rows_of_images(std::int64_t batch, std::int64_t tokens,
-                          std::int64_t heads) {
-  Rows rows;
-  for (std::int64_t b = 0; b < batch; ++b) {
-    for (std::int64_t t = 0; t < tokens; ++t) {
-      rows.places.push_back(b * tokens + t);
-      rows.columns.push_back(t);
-    }
-    rows.offsets.push_back((b + 1) * tokens);
-  }
-  return packed_rows(rows, heads, batch, tokens);
-}
-
 struct EncodedImages {
   PackedRows rows;
   StackOutput stack;
@@ -208,13 +194,11 @@ class VitEncoder : public Module {
                                 .device = embeddings_.device()});
     const std::int64_t batch = pixels.dim(0), tokens = sizes_.tokens();
     EncodedImages out;
-    out.rows = rows_of_images(batch, tokens, sizes_.heads);
+    const Rows rows = whole_rows(equal_offsets(batch, tokens));
+    out.rows = packed_rows(rows, sizes_.heads, batch, tokens);
     Tensor first;
     if (!sizes_.mean_pooling) {
-      first = empty({batch}, DType::i64);
-      for (std::int64_t b = 0; b < batch; ++b) {
-        first.data<std::int64_t>()[b] = b * tokens;
-      }
+      first = from_values({rows.offsets.data(), rows.offsets.size() - 1});
     }
     out.stack = stack_.forward(embeddings_.forward(pixels), out.rows.packing,
                                inputs.wanted, whole ? Tensor() : first, &norm_);

@@ -49,14 +49,8 @@ Var SinusoidalPositions::at(std::int64_t t, Device device) const {
 
 Var SinusoidalPositions::operator()(const Packing& packing,
                                     Device device) const {
-  const Tensor index = empty({packing.total_queries()}, DType::i64);
-  const std::vector<std::int64_t>& offsets = packing.q_offsets();
-  for (std::size_t b = 1; b < offsets.size(); ++b) {
-    for (std::int64_t i = offsets[b - 1]; i < offsets[b]; ++i) {
-      index.data<std::int64_t>()[i] = i - offsets[b - 1];
-    }
-  }
-  return gather_rows(Var(table(packing.longest_query(), device)), index);
+  return gather_rows(Var(table(packing.longest_query(), device)),
+                     from_values(positions_of(packing.q_offsets())));
 }
 
 }  // namespace ea

@@ -242,6 +242,23 @@ WindowLayout Packing::window_layout() const {
   return {cells, *window_};
 }
 
+std::vector<std::int64_t> equal_offsets(std::int64_t n, std::int64_t length) {
+  std::vector<std::int64_t> offsets;
+  for (std::int64_t i = 0; i <= n; ++i) offsets.push_back(i * length);
+  return offsets;
+}
+
+std::vector<std::int64_t> positions_of(
+    const std::vector<std::int64_t>& offsets) {
+  std::vector<std::int64_t> positions;
+  for (std::size_t b = 1; b < offsets.size(); ++b) {
+    for (std::int64_t i = offsets[b - 1]; i < offsets[b]; ++i) {
+      positions.push_back(i - offsets[b - 1]);
+    }
+  }
+  return positions;
+}
+
 HeadBorder parse_head_border(const std::string& name) {
   const auto it = std::find(kBorders.begin(), kBorders.end(), name);
   EA_CHECK_AS(ConfigError, it != kBorders.end(), "window",

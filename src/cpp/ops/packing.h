@@ -111,6 +111,12 @@ class Packing {
   std::vector<std::int64_t> column_offsets_;  // replace k_ for windows
 };
 
+// Offsets of `n` sequences of `length` tokens.
+std::vector<std::int64_t> equal_offsets(std::int64_t n, std::int64_t length);
+// The index of each token in its own sequence.
+std::vector<std::int64_t> positions_of(
+    const std::vector<std::int64_t>& offsets);
+
 // Parses "clip", "wrap", "clamp" or "author". Throws ConfigError.
 HeadBorder parse_head_border(const std::string& name);
 const char* name_of(HeadBorder border);

@@ -20,13 +20,6 @@ SlotSite site_of(const AttentionConfig& c) {
           c.head_key_width, c.head_value_width, c.dtype};
 }
 
-// Offsets of `n` sequences of `length` tokens.
-std::vector<std::int64_t> equal_offsets(std::int64_t n, std::int64_t length) {
-  std::vector<std::int64_t> offsets;
-  for (std::int64_t i = 0; i <= n; ++i) offsets.push_back(i * length);
-  return offsets;
-}
-
 }  // namespace
 
 Attention::Attention(const AttentionConfig& config, const AttentionSpec& spec)

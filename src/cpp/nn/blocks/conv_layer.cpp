@@ -24,10 +24,9 @@ AffineInit fan_in_init() { return {{Init::Kind::truncated_fan_in}, {}}; }
 // Returns the pixels of each image as the tokens of a sequence.
 Tokens pixels_of(const Var& x, std::int64_t heads) {
   const std::int64_t pixels = x.dim(1) * x.dim(2);
-  std::vector<std::int64_t> offsets;
-  for (std::int64_t n = 0; n <= x.dim(0); ++n) offsets.push_back(n * pixels);
-  return {reshape(x, {x.dim(0) * pixels, x.dim(3)}),
-          std::make_shared<const Packing>(heads, std::move(offsets))};
+  return {
+      reshape(x, {x.dim(0) * pixels, x.dim(3)}),
+      std::make_shared<const Packing>(heads, equal_offsets(x.dim(0), pixels))};
 }
 
 }  // namespace

@@ -17,17 +17,6 @@ namespace ea {
 
 namespace {
 
-// Returns the index of each token in its own sequence.
-Tensor positions(const std::vector<std::int64_t>& offsets) {
-  std::vector<std::int64_t> found;
-  for (std::size_t b = 1; b < offsets.size(); ++b) {
-    for (std::int64_t i = offsets[b - 1]; i < offsets[b]; ++i) {
-      found.push_back(i - offsets[b - 1]);
-    }
-  }
-  return from_values(found);
-}
-
 // Base of both kinds: positions up to max_length, and the mixture.
 class Synthesizer : public Score {
  public:
@@ -93,10 +82,10 @@ class DenseSynthesizer final : public Synthesizer {
     const Var one(full({q.dim(0), heads_, 1}, q.dtype(), 1.0, q.device()));
     const Var table =
         concat({slice(weight_, 0, 0, keys), slice(bias_, 0, 0, keys)}, 2);
-    return scope.dot(
-        reshape(concat({hidden, one}, 2), {q.dim(0), row}),
-        gather_rows(reshape(table, {keys, row}), positions(tokens.k_offsets())),
-        1.0, context);
+    return scope.dot(reshape(concat({hidden, one}, 2), {q.dim(0), row}),
+                     gather_rows(reshape(table, {keys, row}),
+                                 from_values(positions_of(tokens.k_offsets()))),
+                     1.0, context);
   }
 
  private:
@@ -135,9 +124,9 @@ class RandomSynthesizer final : public Synthesizer {
     const Var units(to_device(cast(unit, used.dtype()), used.device()));
     return scope.dot(
         gather_rows(reshape(transpose(used, 0, 1), {n, heads_ * m}),
-                    positions(tokens.q_offsets())),
+                    from_values(positions_of(tokens.q_offsets()))),
         gather_rows(reshape(units, {m, heads_ * m}),
-                    positions(tokens.k_offsets())),
+                    from_values(positions_of(tokens.k_offsets()))),
         1.0, context);
   }
 
