@@ -41,7 +41,7 @@ BertSizes::BertSizes(const Options& o)
       intermediate(positive(o, "intermediate_size")),
       positions(positive(o, "max_position_embeddings")),
       types(positive(o, "type_vocab_size")),
-      num_labels(o.integer("num_labels", 2)),
+      num_labels(positive(o, "num_labels", 2)),
       classifier_hidden(o.integer("classifier_hidden_size", 0)),
       hidden_dropout(rate(o, "hidden_dropout_prob", 0.1)),
       attention_dropout(rate(o, "attention_probs_dropout_prob", 0.1)),
@@ -54,8 +54,6 @@ BertSizes::BertSizes(const Options& o)
   EA_CHECK_AS(ConfigError, hidden % heads == 0, "config",
               "hidden_size {} is not a multiple of num_attention_heads {}",
               hidden, heads);
-  EA_CHECK_AS(ConfigError, num_labels > 0, "config",
-              "num_labels = {} must be positive", num_labels);
   EA_CHECK_AS(ConfigError, classifier_hidden >= 0, "config",
               "classifier_hidden_size = {} must be positive",
               classifier_hidden);

@@ -48,8 +48,8 @@ class PixelClassifier final : public Model {
   PixelClassifier(const std::string& name, std::unique_ptr<PixelBody> body,
                   const ModelConfig& config)
       : body_(std::move(body)),
-        classifier_(body_->width(), labels(config.options), config.dtype,
-                    AffineInit::uniform(body_->width())),
+        classifier_(body_->width(), positive(config.options, "num_labels", 2),
+                    config.dtype, AffineInit::uniform(body_->width())),
         dropout_(rate(config.options, "classifier_dropout", 0.0)) {
     add_child(name, *body_);
     add_child("classifier.1", classifier_);
@@ -66,13 +66,6 @@ class PixelClassifier final : public Model {
   }
 
  private:
-  static std::int64_t labels(const Options& o) {
-    const std::int64_t count = o.integer("num_labels", 2);
-    EA_CHECK_AS(ConfigError, count > 0, "config",
-                "num_labels = {} must be positive", count);
-    return count;
-  }
-
   std::unique_ptr<PixelBody> body_;
   Linear classifier_;
   Dropout dropout_;

@@ -59,7 +59,7 @@ TextNetSizes::TextNetSizes(const Options& o)
       kernel_size(positive(o, "kernel_size")),
       max_tokens(positive(o, "max_position_embeddings")),
       types(positive(o, "type_vocab_size")),
-      num_labels(o.integer("num_labels", 2)),
+      num_labels(positive(o, "num_labels", 2)),
       pad_token_id(o.integer("pad_token_id", 0)),
       dense(o.flag("dense_connections", true)),
       positions(net_positions(o)),
@@ -74,8 +74,6 @@ TextNetSizes::TextNetSizes(const Options& o)
               "kernel_size = {}: a centred kernel has a middle, expected an "
               "odd number",
               kernel_size);
-  EA_CHECK_AS(ConfigError, num_labels > 0, "config",
-              "num_labels = {} must be positive", num_labels);
 }
 
 BranchLayerConfig net_layer(const TextNetSizes& s, DType dtype) {

@@ -55,7 +55,7 @@ VitSizes::VitSizes(const Options& o)
       heads(positive(o, "num_attention_heads")),
       intermediate(positive(o, "intermediate_size")),
       pooled(o.integer("pooler_output_size", patch.hidden)),
-      num_labels(o.integer("num_labels", 2)),
+      num_labels(positive(o, "num_labels", 2)),
       class_token(o.flag("use_class_token", true)),
       mean_pooling(mean_pooling_of(o, class_token)),
       pooler(o.flag("add_pooling_layer", true)),
@@ -76,8 +76,6 @@ VitSizes::VitSizes(const Options& o)
               "patches of {} x {} pixels (patch_size) are larger than images "
               "of {} x {} (image_size, height x width); take smaller patches",
               patch.height, patch.width, height, width);
-  EA_CHECK_AS(ConfigError, num_labels > 0, "config",
-              "num_labels = {} must be positive", num_labels);
 }
 
 LayerNames layer_names() {

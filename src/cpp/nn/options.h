@@ -51,6 +51,10 @@ class Options {
 // Checked values: positive() is a size of at least 1, whole_numbers() a list of
 // sizes, rate() a dropout probability in [0, 1). All throw ConfigError.
 std::int64_t positive(const Options& options, const char* key);
+inline std::int64_t positive(const Options& options, const char* key,
+                             std::int64_t otherwise) {
+  return options.has(key) ? positive(options, key) : otherwise;
+}
 std::vector<std::int64_t> whole_numbers(const Options& options,
                                         const char* key);
 double rate(const Options& options, const char* key, double otherwise);
