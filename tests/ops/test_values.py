@@ -12,6 +12,11 @@ from support.table import CASES, by_op, named
 
 from evolving_attention import _core, errors
 
+
+def kernel_names(kernel: str) -> list[str]:
+    return [name for one, name, _ in _core.kernel_entries() if one == kernel]
+
+
 WITH_ORACLE = by_op(case for case in CASES if case.oracle is not None)
 
 # float32: inputs, products and sums are rounded, each with an error of 2^-24 that grows
@@ -88,6 +93,27 @@ def test_masked_keys_get_exactly_zero(dtype: str):
     np.testing.assert_array_equal(first[..., 0], 0.0)
     np.testing.assert_array_equal(first[..., 1:], 0.5)
     np.testing.assert_array_equal(second, 0.0)  # no key is allowed
+
+
+@pytest.mark.parametrize("implementation", kernel_names("softmax_backward"))
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_of_masked_keys_are_not_read(implementation: str, causal: bool):
+    packing = _core.Packing(1, [0, 3], [0, 3], causal=causal)
+    mask = np.array([1, 0, 1], np.uint8)
+    exists = np.tile(mask, 3).reshape(3, 3) != 0
+    if causal:
+        exists &= np.tri(3, dtype=bool)
+    gradients = []
+    for elsewhere in (0.0, np.nan, np.inf):
+        x = tensor(np.arange(9.0))
+        x.requires_grad = True
+        dy = np.where(exists.ravel(), np.arange(9.0), elsewhere)
+        with forced(("softmax_backward", implementation)):
+            _core.ops.map_softmax(x, packing, 1.0, as_mask(mask)).backward(tensor(dy))
+        gradients.append(as_float64(x.grad))
+    assert np.abs(gradients[0]).max() > 0.1
+    np.testing.assert_array_equal(gradients[1], gradients[0])
+    np.testing.assert_array_equal(gradients[2], gradients[0])
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

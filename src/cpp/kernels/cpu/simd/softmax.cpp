@@ -82,26 +82,31 @@ void run_forward(const SoftmaxForward::Args& args) {
 template <typename T>
 void run_backward(const SoftmaxBackward::Args& args) {
   const Vf scale = set(static_cast<float>(args.scale));
-  for_map_rows(
-      args.layout, [&](std::int64_t b, std::int64_t row, std::int64_t rows) {
-        const Existing cells(args.layout, b);
-        for (std::int64_t r = row; r < row + rows; ++r) {
-          const std::int64_t cell = args.layout.begin(b) + r * cells.n_k();
-          const std::int64_t i = cells.all() ? 0 : r % cells.n_q();
-          const std::int64_t keys = cells.columns(i);
-          const T* dy = args.dy.as<T>() + cell;
-          const T* y = args.y.as<T>() + cell;
-          T* dx = args.dx.as<T>() + cell;
-          const Vf dot = set(sum_over(keys, [&](std::int64_t j, auto part) {
-            return load(dy + j, part) * load(y + j, part);
-          }));
-          for_vectors(keys, [&](std::int64_t j, auto part) {
-            const Vf g = load(dy + j, part) - dot;
-            store(dx + j, scale * load(y + j, part) * g, part);
-          });
-          cells.clear(i, dx);
-        }
+  for_map_rows(args.layout, [&](std::int64_t b, std::int64_t row,
+                                std::int64_t rows) {
+    const Existing cells(args.layout, b);
+    for (std::int64_t r = row; r < row + rows; ++r) {
+      const std::int64_t cell = args.layout.begin(b) + r * cells.n_k();
+      const std::int64_t i = cells.all() ? 0 : r % cells.n_q();
+      const std::int64_t keys = cells.columns(i);
+      const T* dy = args.dy.as<T>() + cell;
+      const T* y = args.y.as<T>() + cell;
+      T* dx = args.dx.as<T>() + cell;
+      const auto dot_of = [&](auto mask) {
+        return sum_over(keys, [&](std::int64_t j, auto part) {
+          return mask(j, part, load(dy + j, part) * load(y + j, part), 0.0f);
+        });
+      };
+      const Vf dot =
+          set(cells.mask() == nullptr ? dot_of(NoMask{})
+                                      : dot_of(KeyMask{cells.mask()}));
+      for_vectors(keys, [&](std::int64_t j, auto part) {
+        const Vf g = load(dy + j, part) - dot;
+        store(dx + j, scale * load(y + j, part) * g, part);
       });
+      cells.clear(i, dx);
+    }
+  });
 }
 
 }  // namespace
