@@ -20,9 +20,10 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     return np.where(x >= 0, 1.0, small) / (1.0 + small)
 
 
-# name: (function in float64, bound in ulp, float32 values to try)
+# op: (function in float64, bound in ulp, float32 values to try); ELU is expm1 there
 STATED: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float, np.ndarray]] = {
     "exp": (np.exp, 1.0, EVERY[(EVERY > -87) & (EVERY < 88)]),
+    "elu": (np.expm1, 1.0, np.concatenate([EVERY[EVERY < 0], -POSITIVE])),
     "tanh": (np.tanh, 6.0, EVERY),
     "sigmoid": (sigmoid, 3.0, EVERY[EVERY > -87]),
     "log": (np.log, 1.0, np.concatenate([POSITIVE, NEAR])),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.cases import Case, as_float64, forced, round_to
 from support.map_cases import CLOSED_FORMS, EVOLVING, Lengths, as_mask
+from support.op_cases import ACTIVATIONS
 from support.table import CASES, by_op, named
 
 from evolving_attention import _core, errors
@@ -130,6 +131,23 @@ def test_activations_keep_nan_and_survive_large_values(op: str, dtype: str):
     y = as_float64(getattr(_core.ops, op)(tensor(x, dtype)))
     assert np.isnan(y[x != x]).all()
     assert np.isfinite(y[x == x]).all()
+
+
+@pytest.mark.parametrize("op", ACTIVATIONS)
+@pytest.mark.parametrize("implementation", kernel_names("activation_backward"))
+def test_slopes_of_extreme_values(op: str, implementation: str):
+    x = [np.nan, 0.0, 1e-9, 1e-6, 1e-3, 0.5, 20.0, 90.0, 1e19, 1e20, 3e38, np.inf]
+    x = np.array([*x, *(-value for value in x[1:])])
+
+    def slopes(name: str) -> np.ndarray:
+        given = tensor(x)
+        given.requires_grad = True
+        with forced(("activation_backward", name)):
+            getattr(_core.ops, op)(given).sum().backward()
+        return as_float64(given.grad)
+
+    # 1.2e-38 is the smallest normal number of float32.
+    np.testing.assert_allclose(slopes(implementation), slopes("ref"), 1e-5, 1.2e-38)
 
 
 def test_cross_entropy_of_ignored_rows_only_is_nan_without_gradient():

@@ -59,12 +59,14 @@ __device__ inline float derivative(Activation kind, float slope, float x) {
       return normal_cdf(x) + x * (expf(-0.5f * x * x) * kInvSqrt2Pi);
     case Activation::gelu_tanh: {
       // (x g(2u))' = g + 2 x g (1 - g) u', g the sigmoid, u' = c (1 + 3 k x^2);
-      // 1 - g(2u) = g(-2u).
-      const float inner = kSqrt2OverPi * (x + kCubic * x * x * x);
+      // 1 - g(2u) = g(-2u). Beyond 40, g or 1 - g is 0 and u' must not
+      // overflow.
+      const float y = x > 40.0f ? 40.0f : x < -40.0f ? -40.0f : x;
+      const float inner = kSqrt2OverPi * (y + kCubic * y * y * y);
       const float slope_of_inner =
-          kSqrt2OverPi * (1.0f + 3.0f * kCubic * x * x);
+          kSqrt2OverPi * (1.0f + 3.0f * kCubic * y * y);
       const float g = sigmoid(2.0f * inner);
-      return g + 2.0f * x * g * sigmoid(-2.0f * inner) * slope_of_inner;
+      return g + 2.0f * y * g * sigmoid(-2.0f * inner) * slope_of_inner;
     }
     case Activation::relu:
       return x <= 0.0f ? 0.0f : 1.0f;

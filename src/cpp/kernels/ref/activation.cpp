@@ -1,4 +1,5 @@
 // Reference for activations: functions of one element and their derivatives.
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -75,11 +76,13 @@ A derivative(Activation kind, A slope, A x) {
     }
     case Activation::gelu_tanh: {
       // (x g(2u))' = g + 2 x g (1 - g) u', g the sigmoid, u' = c (1 + 3 k x^2);
-      // 1 - g(2u) = g(-2u).
-      const A inner = kSqrt2OverPi<A> * (x + kCubic<A> * x * x * x);
-      const A slope_of_inner = kSqrt2OverPi<A> * (1 + 3 * kCubic<A> * x * x);
+      // 1 - g(2u) = g(-2u). Beyond 40, g or 1 - g is 0 and u' must not
+      // overflow.
+      const A y = std::clamp(x, A(-40), A(40));
+      const A inner = kSqrt2OverPi<A> * (y + kCubic<A> * y * y * y);
+      const A slope_of_inner = kSqrt2OverPi<A> * (1 + 3 * kCubic<A> * y * y);
       const A g = sigmoid(2 * inner);
-      return g + 2 * x * g * sigmoid(-2 * inner) * slope_of_inner;
+      return g + 2 * y * g * sigmoid(-2 * inner) * slope_of_inner;
     }
     case Activation::relu:
       return x <= 0 ? A(0) : A(1);

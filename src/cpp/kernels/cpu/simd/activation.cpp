@@ -8,6 +8,17 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
+// The sigmoid and its derivative, from e = e^-|x|: neither cancels.
+struct Logistic {
+  Vf value, derivative;
+  explicit EA_INLINE Logistic(Vf x) {
+    const Vf e = exp(-abs(x));
+    const Vf d = set(1.0f) / (set(1.0f) + e);
+    value = x < set(0.0f) ? e * d : d;
+    derivative = e * d * d;
+  }
+};
+
 // Each functor has value(x) = f(x) and derivative(x) = f'(x).
 struct Gelu {
   static EA_INLINE Vf value(Vf x, Vf) { return x * normal(x).distribution; }
@@ -24,21 +35,19 @@ struct GeluTanh {
     return x * fma(x * x, set(0.071354816f), set(1.5957691f));
   }
   static EA_INLINE Vf value(Vf x, Vf) { return x * sigmoid(twice_inner(x)); }
-  // s + x s (1 - s) d(2z)/dx
+  // s + x s' d(2z)/dx; beyond 40, s' is 0 and d(2z)/dx must not overflow.
   static EA_INLINE Vf derivative(Vf x, Vf) {
-    const Vf z = twice_inner(x);
-    const Vf slope = fma(x * x, set(0.21406445f), set(1.5957691f));
-    const Vf e = exp(-abs(z));
-    const Vf d = set(1.0f) / (set(1.0f) + e);
-    const Vf s = z < set(0.0f) ? e * d : d;
-    return fma(x * (e * d * d), slope, s);
+    const Vf y = max(set(-40.0f), min(set(40.0f), x));
+    const Logistic s(twice_inner(y));
+    const Vf slope = fma(y * y, set(0.21406445f), set(1.5957691f));
+    return fma(y * s.derivative, slope, s.value);
   }
 };
 
 struct Relu {
   static EA_INLINE Vf value(Vf x, Vf) { return max(set(0.0f), x); }
-  static EA_INLINE Vf derivative(Vf x, Vf) {
-    return x > set(0.0f) ? set(1.0f) : set(0.0f);
+  static EA_INLINE Vf derivative(Vf x, Vf) {  // a NaN lets a gradient pass
+    return x <= set(0.0f) ? set(0.0f) : set(1.0f);
   }
 };
 
@@ -61,10 +70,7 @@ struct Tanh {
 
 struct Sigmoid {
   static EA_INLINE Vf value(Vf x, Vf) { return sigmoid(x); }
-  static EA_INLINE Vf derivative(Vf x, Vf) {
-    const Vf s = sigmoid(x);
-    return fnma(s, s, s);
-  }
+  static EA_INLINE Vf derivative(Vf x, Vf) { return Logistic(x).derivative; }
 };
 
 struct Exp {
@@ -84,7 +90,7 @@ struct Sqrt {
 
 struct Elu {
   static EA_INLINE Vf value(Vf x, Vf) {
-    return x > set(0.0f) ? x : exp(min(set(0.0f), x)) - set(1.0f);
+    return x > set(0.0f) ? x : expm1(min(set(0.0f), x));
   }
   static EA_INLINE Vf derivative(Vf x, Vf) {
     return x > set(0.0f) ? set(1.0f) : exp(min(set(0.0f), x));

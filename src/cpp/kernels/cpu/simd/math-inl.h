@@ -1,5 +1,5 @@
-// exp, tanh, sigmoid, log and the normal distribution of vectors, with stated
-// error bounds.
+// exp, expm1, tanh, sigmoid, log and the normal distribution of vectors, with
+// stated error bounds.
 //
 // Polynomials and rational functions are minimax fits of our own (Lawson
 // iteration on Chebyshev nodes, relative error); the bounds in ulp were
@@ -11,9 +11,11 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// Returns e^x within 1 ulp, subnormal results included; 0 or inf out of range;
-// NaN stays NaN. x = n ln 2 + r, |r| <= ln 2 / 2, e^x = 2^n e^r.
-EA_INLINE Vf exp(Vf x) {
+// e^x = 2^n (1 + s), where x = n ln 2 + r, |r| <= ln 2 / 2 and s = e^r - 1.
+struct Exponential {
+  Vf n, s;
+};
+EA_INLINE Exponential exponential(Vf x) {
   // Clamped so that n fits. NaN passes, because min and max then return their
   // second argument.
   const Vf y = max(set(-150.0f), min(set(128.0f), x));
@@ -25,8 +27,21 @@ EA_INLINE Vf exp(Vf x) {
   p = fma(p, r, set(0.04166840110146133f));
   p = fma(p, r, set(0.16666519521967627f));
   p = fma(p, r, set(0.4999999337295866f));
-  const Vf s = fma(p, r * r, r);  // e^r - 1
-  return scale_by_power(s + set(1.0f), n);
+  return {n, fma(p, r * r, r)};
+}
+
+// Returns e^x within 1 ulp, subnormal results included; 0 or inf out of range;
+// NaN stays NaN.
+EA_INLINE Vf exp(Vf x) {
+  const Exponential e = exponential(x);
+  return scale_by_power(e.s + set(1.0f), e.n);
+}
+
+// Returns e^x - 1 for x <= 0, within 1 ulp.
+EA_INLINE Vf expm1(Vf x) {
+  const Exponential e = exponential(x);
+  const Vf power = scale_by_power(set(1.0f), e.n);
+  return fma(e.s, power, power - set(1.0f));
 }
 
 // Phi(x), the normal distribution, and its density e^(-x^2/2) / sqrt(2 pi).
