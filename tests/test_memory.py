@@ -284,3 +284,15 @@ def test_counters():
     ea.memory.reset_peak()
     assert ea.memory.peak() == ea.memory.current() == before + 2**22
     del kept
+
+
+def test_scores_of_causal_maps_take_no_copy_of_the_maps():
+    n = 1024
+    packing = ea.functional.Packing(1, [0, n], causal=True)
+    q = ea.Tensor(np.zeros((n, 16), np.float32))
+    before = held()
+    ea.memory.reset_peak()
+    with ea.no_grad():
+        scores = ea.functional.attention_scores(q, q, packing, 0.5)
+    assert ea.memory.peak() - before < 1.2 * 4 * n * n
+    assert scores.shape == (n * n,)

@@ -14,14 +14,16 @@ struct HeadJob {
   std::int64_t n_q, n_k, d;
   std::int64_t query, key, column, cell;  // first of each
   float* packed;                          // fits any operand of any head
-  float* wide_a;                          // a bfloat16 operand as float32
   float* wide_c;  // a float32 result on its way to bfloat16
+  float* wide_a;  // a bfloat16 operand as float32, or the maps of map_factor()
 };
 
 // Calls fn(HeadJob) for every head of every sequence. A job is a run of heads,
-// sized by the average work per head alone: some ten microseconds.
+// sized by the average work per head alone: some ten microseconds. `reads_maps`
+// tells whether fn calls map_factor().
 template <typename T, typename Fn>
-void for_heads(const MapLayout& layout, std::int64_t width, Fn&& fn) {
+void for_heads(const MapLayout& layout, std::int64_t width, bool reads_maps,
+               Fn&& fn) {
   constexpr std::int64_t kJobWork = 1 << 18;  // multiply-adds
   const std::int64_t heads = layout.heads * layout.sequences;
   if (heads == 0) return;
@@ -36,17 +38,19 @@ void for_heads(const MapLayout& layout, std::int64_t width, Fn&& fn) {
   const std::int64_t grain = work < kJobWork ? kJobWork / work : 1;
   const std::int64_t side = longest + kPanel;  // padded
   const std::int64_t packed = side * (d + kPanel);
-  const bool as_they_lie = sizeof(T) == sizeof(float) && layout.dense();
-  const std::int64_t square = as_they_lie ? 0 : side * (side > d ? side : d);
+  constexpr bool kWiden = sizeof(T) < sizeof(float);
+  const bool copies = kWiden || (reads_maps && !layout.dense());
+  const std::int64_t square = side * (side > d ? side : d);
+  const std::int64_t size_c = kWiden ? square : 0, size_a = copies ? square : 0;
   parallel_chunks(heads, grain, [&](std::int64_t begin, std::int64_t end) {
-    const Scratch scratch((packed + 2 * square) * sizeof(float));
+    const Scratch scratch((packed + size_c + size_a) * sizeof(float));
     float* const memory = scratch.as<float>();
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t b = i / layout.heads, h = i % layout.heads;
       const std::int64_t n_q = layout.n_q(b), n_k = layout.n_k(b);
       fn(HeadJob{Existing(layout, b), n_q, n_k, d, layout.q_offsets[b],
                  layout.k_offsets[b], h * d, layout.begin(b) + h * n_q * n_k,
-                 memory, memory + packed, memory + packed + square});
+                 memory, memory + packed, memory + packed + size_c});
     }
   });
 }
@@ -87,7 +91,7 @@ Factor map_factor(const HeadJob& j, const T* maps) {
 // S = scale Q K^T.
 template <typename T>
 void scores_of(const AttentionScores::Args& args) {
-  for_heads<T>(args.layout, args.q.shape[1], [&](const HeadJob& j) {
+  for_heads<T>(args.layout, args.q.shape[1], false, [&](const HeadJob& j) {
     const auto q = rows_of<const T>(args.q, j.query, j.column);
     const auto k = rows_of<const T>(args.k, j.key, j.column);
     pack_transposed(k.data, k.stride, j.d, j.n_k, j.packed);
@@ -100,7 +104,7 @@ void scores_of(const AttentionScores::Args& args) {
 template <typename T>
 void scores_backward_of(const AttentionScoresBackward::Args& args) {
   const float scale = static_cast<float>(args.scale);
-  for_heads<T>(args.layout, args.q.shape[1], [&](const HeadJob& j) {
+  for_heads<T>(args.layout, args.q.shape[1], true, [&](const HeadJob& j) {
     const auto q = rows_of<const T>(args.q, j.query, j.column);
     const auto k = rows_of<const T>(args.k, j.key, j.column);
     const Factor ds = map_factor(j, args.dscores.as<const T>() + j.cell);
@@ -116,7 +120,7 @@ void scores_backward_of(const AttentionScoresBackward::Args& args) {
 // Y = P V.
 template <typename T>
 void context_of(const AttentionContext::Args& args) {
-  for_heads<T>(args.layout, args.v.shape[1], [&](const HeadJob& j) {
+  for_heads<T>(args.layout, args.v.shape[1], true, [&](const HeadJob& j) {
     const auto v = rows_of<const T>(args.v, j.key, j.column);
     pack(v.data, v.stride, j.n_k, j.d, j.packed);
     multiply_into(map_factor(j, args.p.as<const T>() + j.cell), j.packed, j.n_q,
@@ -128,7 +132,7 @@ void context_of(const AttentionContext::Args& args) {
 // dP = dY V^T, dV = P^T dY.
 template <typename T>
 void context_backward_of(const AttentionContextBackward::Args& args) {
-  for_heads<T>(args.layout, args.v.shape[1], [&](const HeadJob& j) {
+  for_heads<T>(args.layout, args.v.shape[1], true, [&](const HeadJob& j) {
     const auto dy = rows_of<const T>(args.dy, j.query, j.column);
     const auto v = rows_of<const T>(args.v, j.key, j.column);
     pack_transposed(v.data, v.stride, j.d, j.n_k, j.packed);
