@@ -7,7 +7,7 @@ import pytest
 from support.cases import as_float64, forced, round_to
 
 from evolving_attention import _core
-from evolving_attention.errors import DTypeError, InputError, ShapeError
+from evolving_attention.errors import ConfigError, DTypeError, InputError, ShapeError
 
 cached_attention = _core.cached_attention
 NAMES = [n for k, n, _ in _core.kernel_entries() if k == "cached_attention"]
@@ -181,10 +181,13 @@ def test_evolving_steps_are_the_rows_of_whole_maps(name, dtype, kind):
         ({"map_rows": [-1, 0]}, ShapeError, "expected 3 for each of 1"),
         ({"map_rows": [-1, 0, 3]}, InputError, "row 3 of a map of 3"),
         ({"map_rows": [0, 1, -1]}, InputError, "no row for its new map"),
+        ({"shift": (1, -3)}, ConfigError, r"shift \(1, -3\) goes up or left"),
+        ({"shift": (-1, 1)}, ConfigError, r"shift \(-1, 1\) goes up or left"),
     ],
 )
 def test_what_does_not_fit_an_evolving_step_is_refused(change, error, text):
     given = {
+        "shift": (1, 1),
         "previous": np.ones(2),
         "weight": np.ones((1, 1, 3, 3)),
         "bias": np.ones(1),
@@ -198,7 +201,7 @@ def test_what_does_not_fit_an_evolving_step_is_refused(change, error, text):
     q = _core.Tensor(np.ones((1, 4), np.float32))
     k = _core.Tensor(np.ones((4, 4), np.float32))
     with pytest.raises(error, match=text):
-        cached_attention(q, k, k, [0, 1], [0, 2], 1, 1.0, C, 1.0, (1, 1), **given)
+        cached_attention(q, k, k, [0, 1], [0, 2], 1, 1.0, C, 1.0, **given)
 
 
 @pytest.mark.parametrize(
