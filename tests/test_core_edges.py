@@ -73,6 +73,23 @@ def test_many_tensors_are_joined():
     assert [x.grad.item() for x in xs[::5000]] == [0.0, 10_000.0, 20_000.0, 30_000.0]
 
 
+def test_a_model_without_memory():
+    """Regression: its parameters were read all the same, and the process died."""
+    program = """
+from evolving_attention import _core, errors
+sizes = dict(vocab_size=10, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+rest = dict(intermediate_size=8, max_position_embeddings=8, type_vocab_size=2)
+model = _core.create_model("bert", sizes | rest)
+try:
+    model.forward({"input_ids": [[1, 2]]})
+except errors.InputError as error:
+    print(error)
+"""
+    done = run_apart(program)
+    assert done.returncode == 0, done.stderr
+    assert "(10, 8) has no memory yet; call allocate()" in done.stdout
+
+
 def test_no_offsets():
     with pytest.raises(errors.InputError, match="offsets are None"):
         F.Packing(1, None)

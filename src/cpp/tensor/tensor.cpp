@@ -26,6 +26,9 @@ bool Tensor::is_contiguous() const {
 }
 
 void* Tensor::raw() const {
+  EA_CHECK_AS(InputError, storage_ != nullptr, "tensor",
+              "a tensor of shape {} has no memory yet; call allocate()",
+              shape_);
   return static_cast<char*>(storage_->data()) +
          offset_ * static_cast<std::int64_t>(size_of(dtype_));
 }
@@ -51,7 +54,9 @@ double Tensor::item() const {
 }
 
 Tensor::operator TensorView() const {
-  if (!defined()) return {};
+  // A declared parameter has a shape but no memory; it is not an omitted
+  // tensor.
+  if (!defined() && shape_ == Shape()) return {};
   return {raw(), shape_, strides_, dtype_, device()};
 }
 
