@@ -53,9 +53,11 @@ Storage::DerivedPtr Storage::derived() const {
 void Storage::keep(DerivedPtr made, std::uint64_t version) const {
   if (release_ || loans_ > 0) return;
   const std::lock_guard lock(mutex());
-  if (version != version_) return;
-  derived_.swap(made);
+  // Set before the comparison: a write or a loan that comes after it sees the
+  // flag, waits for the lock and drops what is stored here.
   has_derived_ = true;
+  if (version == version_ && loans_ == 0) derived_.swap(made);
+  has_derived_ = derived_ != nullptr;
 }
 
 void Storage::note_write() const {
