@@ -16,19 +16,41 @@ Locks& locks() {
   return *all;
 }
 
+// Guards locks().
+std::mutex& adding() {
+  static std::mutex* const one = new std::mutex;
+  return *one;
+}
+
+void unlock(const Locks& some) {
+  for (const auto& [level, mutex] : some) mutex->unlock();
+}
+
+// Holds `adding` too when it returns. A thread may hold one of the mutexes
+// while it makes another, so `adding` is never held while this waits for them;
+// if one was made meanwhile, all are locked again, in their order.
 void lock_all() {
-  for (const auto& [level, mutex] : locks()) mutex->lock();
+  for (;;) {
+    adding().lock();
+    const Locks all = locks();
+    adding().unlock();
+    for (const auto& [level, mutex] : all) mutex->lock();
+    adding().lock();
+    if (all.size() == locks().size()) return;
+    adding().unlock();
+    unlock(all);
+  }
 }
 
 void unlock_all() {
-  for (const auto& [level, mutex] : locks()) mutex->unlock();
+  unlock(locks());
+  adding().unlock();
 }
 
 }  // namespace
 
 ForkMutex::ForkMutex(Level level) {
-  static std::mutex* const adding = new std::mutex;
-  const std::lock_guard lock(*adding);
+  const std::lock_guard lock(adding());
   if (locks().empty()) pthread_atfork(lock_all, unlock_all, unlock_all);
   locks().emplace(level, this);
 }
