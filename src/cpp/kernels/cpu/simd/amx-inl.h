@@ -5,7 +5,6 @@
 // order of depth, whatever the number of rows.
 #pragma once
 
-#include <type_traits>
 #include <utility>
 
 #include "kernels/cpu/simd/tile-inl.h"
@@ -80,26 +79,7 @@ EA_INLINE void add_products() {
 // Calls fn(tile) for each number of a sequence, as a constant.
 template <int... kTile, typename Fn>
 EA_INLINE void for_tiles(std::integer_sequence<int, kTile...>, Fn&& fn) {
-  (fn(std::integral_constant<int, kTile>()), ...);
-}
-
-// Calls fn(count) with 1 to kSumTiles tiles as a constant.
-template <typename Fn>
-EA_INLINE void with_tiles(std::int64_t count, Fn&& fn) {
-  switch (count) {
-    case 1:
-      return fn(std::integral_constant<int, 1>());
-    case 2:
-      return fn(std::integral_constant<int, 2>());
-    case 3:
-      return fn(std::integral_constant<int, 3>());
-    case 4:
-      return fn(std::integral_constant<int, 4>());
-    case 5:
-      return fn(std::integral_constant<int, 5>());
-    default:
-      return fn(std::integral_constant<int, kSumTiles>());
-  }
+  (fn(Always<kTile>{}), ...);
 }
 
 // Tag of products on AMX tiles; their cells are pairs.
@@ -186,11 +166,9 @@ void multiply<Tiles>(Factor a, const float* packed, std::int64_t rows,
     const std::int64_t count = rows - i < kLanes ? rows - i : kLanes;
     for (std::int64_t j = 0; j < cols; j += kMostTiles * kLanes) {
       const std::int64_t tiles = (cols - j + kLanes - 1) / kLanes;
-      (tiles >= 4   ? tiles_of<4>
-       : tiles == 3 ? tiles_of<3>
-       : tiles == 2 ? tiles_of<2>
-                    : tiles_of<1>)(a, packed, i, count, depth, j, cols, scale,
-                                   c, c_stride);
+      with_count<kMostTiles>(tiles, [&](auto n) {
+        tiles_of<n>(a, packed, i, count, depth, j, cols, scale, c, c_stride);
+      });
     }
   }
 }

@@ -125,7 +125,7 @@ class WeightSums<Tiles> {
     const Groups taps(kernel_, kSumTiles);
     for (std::int64_t i = 0; i < taps.count; ++i) {
       const std::int64_t t = taps.begin(i);
-      with_tiles(taps.begin(i + 1) - t, [&](auto count) {
+      with_count<kSumTiles>(taps.begin(i + 1) - t, [&](auto count) {
         correlate_tiles<count>(x, stride, offset + t, transposed_, blocks,
                                sums + t * kTileCells);
       });

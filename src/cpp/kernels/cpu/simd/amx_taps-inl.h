@@ -162,7 +162,7 @@ inline void convolve(const Lines& x, std::int64_t left, std::int64_t pad,
       for (std::int64_t s = 0; s < shifts.count; ++s) {
         const std::int64_t v = shifts.begin(s);
         const float* const weights = w.of_group(first) + v * outputs * kLanes;
-        with_tiles(shifts.begin(s + 1) - v, [&](auto count) {
+        with_count<kSumTiles>(shifts.begin(s + 1) - v, [&](auto count) {
           for (std::int64_t j = 0; j < x.width; j += kLanes) {
             convolve_tile<count>(x.at(0, i) + j, x.width, w, weights, outputs,
                                  z.at(v, 0) + j, outputs * z.width, z.width);

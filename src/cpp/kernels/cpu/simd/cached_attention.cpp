@@ -18,12 +18,6 @@ EA_INLINE void prefetch(const T* p, std::int64_t n) {
   for (std::int64_t i = 0; i < n; i += kLine) __builtin_prefetch(p + i);
 }
 
-// Compile-time integer.
-template <int kCount>
-struct Always {
-  EA_INLINE constexpr operator int() const { return kCount; }
-};
-
 struct Tap {
   std::int64_t u, v;
 };
@@ -189,9 +183,7 @@ struct Step {
     const std::int64_t* mine = rows + offsets[b];
     const T* values = args.v.as<T>() + begin;
     float sums[kColumns];
-    for_vectors((last - first) * columns, [&](std::int64_t i, auto part) {
-      store(sums + i, set(0), part);
-    });
+    clear(sums, (last - first) * columns);
     constexpr int kRows = 4;
     for (std::int64_t t = 0; t < n; t += kRows) {
       const int count = static_cast<int>(n - t < kRows ? n - t : kRows);

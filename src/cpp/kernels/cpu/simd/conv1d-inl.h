@@ -208,46 +208,5 @@ void conv_tile(const float* const* taps, std::int64_t count, std::int64_t depth,
   }
 }
 
-// Compile-time number of rows.
-template <int N>
-struct Count {
-  static constexpr int value = N;
-};
-
-// Calls fn(Count<rows>).
-template <typename Fn>
-EA_INLINE void with_rows(std::int64_t rows, Fn&& fn) {
-  switch (rows) {
-    case 1:
-      return fn(Count<1>{});
-    case 2:
-      return fn(Count<2>{});
-    case 3:
-      return fn(Count<3>{});
-    case 4:
-      return fn(Count<4>{});
-    case 5:
-      return fn(Count<5>{});
-    case 6:
-      return fn(Count<6>{});
-#if defined(__AVX512F__)
-    case 7:
-      return fn(Count<7>{});
-    case 8:
-      return fn(Count<8>{});
-    case 9:
-      return fn(Count<9>{});
-    case 10:
-      return fn(Count<10>{});
-    case 11:
-      return fn(Count<11>{});
-    case 12:
-      return fn(Count<12>{});
-#endif
-    default:
-      return;
-  }
-}
-
 }  // namespace
 }  // namespace ea::simd::EA_TARGET

@@ -39,10 +39,10 @@ void convolve(const typename M::T* x, std::int64_t depth, std::int64_t count,
             const float* panel = packed + col * size;
             const T* start = bias == nullptr ? nullptr : bias + col;
             T* to = y + b->row * cols + col;
-            with_rows(b->rows, [&](auto n) {
-              (wide ? conv_tile<M, n.value, 2>
-                    : conv_tile<M, n.value, 1>)(found, count, cells, panel,
-                                                start, to, cols, part);
+            with_count<kTileRows>(b->rows, [&](auto n) {
+              (wide ? conv_tile<M, n, 2>
+                    : conv_tile<M, n, 1>)(found, count, cells, panel, start, to,
+                                          cols, part);
             });
           }
         }

@@ -195,12 +195,11 @@ void sum_products(const Conv1dBackward::Args& args, std::int64_t begin,
         const Part part(wide ? left - kLanes : left);
         for (std::int64_t i = 0; i < tiles; ++i) {
           float* c = sums + (i * kTileRows * count + j) * in + col;
-          with_rows(rows_of(i), [&](auto n) {
-            (wide ? weight_tile<M, n.value, 2>
-                  : weight_tile<M, n.value, 1>)(runs, found, columns + i * size,
-                                                args.x.as<T>() + col, in,
-                                                first != begin, c, count * in,
-                                                part);
+          with_count<kTileRows>(rows_of(i), [&](auto n) {
+            (wide ? weight_tile<M, n, 2>
+                  : weight_tile<M, n, 1>)(runs, found, columns + i * size,
+                                          args.x.as<T>() + col, in,
+                                          first != begin, c, count * in, part);
           });
         }
       }

@@ -51,32 +51,6 @@ void correlate_vectors(const typename Cells::Map* g, std::int64_t g_stride,
   }
 }
 
-template <typename Cells, int T>
-EA_INLINE void correlate_heads(std::int64_t outputs,
-                               const typename Cells::Map* g,
-                               std::int64_t g_stride,
-                               const typename Cells::Map* x,
-                               const std::int64_t* offset,
-                               std::int64_t positions, float* sums) {
-#define EA_HEADS(O)                                                          \
-  case O:                                                                    \
-    return correlate_vectors<Cells, O, T>(g, g_stride, x, offset, positions, \
-                                          sums)
-  switch (outputs) {
-    EA_HEADS(1);
-    EA_HEADS(2);
-    EA_HEADS(3);
-    EA_HEADS(4);
-#if defined(__AVX512F__)
-    EA_HEADS(5);
-    EA_HEADS(6);
-#endif
-    default:
-      break;
-  }
-#undef EA_HEADS
-}
-
 // Sums of products of gradients g and inputs x for all taps and heads, kept as
 // vectors until finish(): [group of heads][tap][head of group].
 template <typename Cells = Floats>
@@ -140,22 +114,11 @@ class WeightSums {
                         std::int64_t g_stride, const Map* x,
                         const std::int64_t* offset, std::int64_t n,
                         float* sums) {
-    switch (taps) {
-      case 1:
-        return correlate_heads<Cells, 1>(outputs, g, g_stride, x, offset, n,
-                                         sums);
-      case 2:
-        return correlate_heads<Cells, 2>(outputs, g, g_stride, x, offset, n,
-                                         sums);
-#if defined(__AVX512F__)
-      case 3:
-        return correlate_heads<Cells, 3>(outputs, g, g_stride, x, offset, n,
-                                         sums);
-#endif
-      default:
-        return correlate_heads<Cells, kSumTaps>(outputs, g, g_stride, x, offset,
-                                                n, sums);
-    }
+    with_count<kSumTaps>(taps, [&](auto t) {
+      with_count<kSumHeads>(outputs, [&](auto o) {
+        correlate_vectors<Cells, o, t>(g, g_stride, x, offset, n, sums);
+      });
+    });
   }
 
   float* sums_;

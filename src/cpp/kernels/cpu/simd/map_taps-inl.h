@@ -185,28 +185,9 @@ EA_INLINE void convolve_group(std::int64_t outputs, const float* x,
                               const std::int64_t* offset, std::int64_t taps,
                               const float* w, const float* bias, float* y,
                               std::int64_t y_stride) {
-#define EA_GROUP(O) \
-  case O:           \
-    return convolve_vectors<Cells, O, V>(x, offset, taps, w, bias, y, y_stride)
-  switch (outputs) {
-    EA_GROUP(1);
-    EA_GROUP(2);
-    EA_GROUP(3);
-    EA_GROUP(4);
-    EA_GROUP(5);
-    EA_GROUP(6);
-#if defined(__AVX512F__)
-    EA_GROUP(7);
-    EA_GROUP(8);
-    EA_GROUP(9);
-    EA_GROUP(10);
-    EA_GROUP(11);
-    EA_GROUP(12);
-#endif
-    default:
-      break;
-  }
-#undef EA_GROUP
+  with_count<kGroup>(outputs, [&](auto n) {
+    convolve_vectors<Cells, n, V>(x, offset, taps, w, bias, y, y_stride);
+  });
 }
 
 // Output of convolve(): cell (i, j) of head o is at data[o head_stride + i

@@ -102,21 +102,9 @@ void stretch(const Factor& a, const float* packed, std::int64_t rows,
     float* to = sums + i * kTileColumns;
     const float* ahead =
         block < kTileColumns / kLine ? next + block * depth * kLine : from;
-#define EA_ROWS(R)                                                       \
-  case R:                                                                \
-    few_rows<Cells, R, kTurned>(at, a.row, from, count, ahead, add, to); \
-    break
-    switch (block_begin(rows, block + 1) - i) {
-      EA_ROWS(1);
-      EA_ROWS(2);
-      EA_ROWS(3);
-      EA_ROWS(4);
-      EA_ROWS(5);
-      EA_ROWS(6);
-      default:
-        break;
-    }
-#undef EA_ROWS
+    with_count<kTileHeight>(block_begin(rows, block + 1) - i, [&](auto n) {
+      few_rows<Cells, n, kTurned>(at, a.row, from, count, ahead, add, to);
+    });
   }
 }
 

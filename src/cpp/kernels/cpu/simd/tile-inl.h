@@ -168,29 +168,10 @@ template <typename Cells, bool kTransposed, int kVectors>
 void tile_of(std::int64_t rows, const float* a, std::int64_t stride,
              const float* b, std::int64_t depth, float scale, float* c,
              std::int64_t c_stride, Part last) {
-#define EA_TILE(R)                                                           \
-  case R:                                                                    \
-    return tile<Cells, kTransposed, R, kVectors>(a, stride, b, depth, scale, \
-                                                 c, c_stride, last)
-  switch (rows) {
-    EA_TILE(1);
-    EA_TILE(2);
-    EA_TILE(3);
-    EA_TILE(4);
-    EA_TILE(5);
-    EA_TILE(6);
-#if defined(__AVX512F__)
-    EA_TILE(7);
-    EA_TILE(8);
-    EA_TILE(9);
-    EA_TILE(10);
-    EA_TILE(11);
-    EA_TILE(12);
-#endif
-    default:
-      break;
-  }
-#undef EA_TILE
+  with_count<kTileRows>(rows, [&](auto n) {
+    tile<Cells, kTransposed, n, kVectors>(a, stride, b, depth, scale, c,
+                                          c_stride, last);
+  });
 }
 
 // C [rows, cols] = scale A B for the packed B [depth, cols].

@@ -3,8 +3,9 @@
 //
 // The sources of this folder are compiled once per instruction set, with
 // EA_TARGET naming it. Everything here has internal linkage and is inlined, and
-// no template of the standard library is used, so that the linker can never
-// keep code of the wrong instruction set (tools/check_simd_symbols.py looks).
+// no template of the standard library is used that leaves a symbol, so that the
+// linker can never keep code of the wrong instruction set
+// (tools/check_simd_symbols.py looks).
 //
 //   Vf       kLanes floats; + - * / and comparisons are the compiler's own, a
 //            comparison gives Vi lanes of 0 or -1, and `mask ? a : b` selects
@@ -52,10 +53,6 @@ EA_INLINE void store(float* p, Vf v) { store(p, v, Full{}); }
 EA_INLINE void store(bfloat16* p, Vf v) { store(p, v, Full{}); }
 
 EA_INLINE Vf abs(Vf v) { return (Vf)((Vi)v & 0x7fffffff); }
-EA_INLINE Vf negate_if(Vf v,
-                       Vf sign) {  // v with its sign flipped where sign < 0
-  return (Vf)((Vi)v ^ ((Vi)sign & static_cast<std::int32_t>(0x80000000)));
-}
 
 // Load and store one element.
 EA_INLINE float load_one(const float* p) { return *p; }
@@ -82,6 +79,21 @@ EA_INLINE void for_vectors(std::int64_t n, Fn&& fn) {
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) fn(i, Full{});
   if (i < n) fn(i, Part(n - i));
+}
+
+// Compile-time integer.
+template <int kValue>
+struct Always {
+  EA_INLINE constexpr operator int() const { return kValue; }
+};
+
+// Calls fn(Always<n>) for 1 <= n < kMost, else fn(Always<kMost>).
+template <int kMost, int kFirst = 1, typename Fn>
+EA_INLINE void with_count(std::int64_t n, Fn&& fn) {
+  if constexpr (kFirst < kMost) {
+    if (n != kFirst) return with_count<kMost, kFirst + 1>(n, fn);
+  }
+  fn(Always<kFirst>{});
 }
 
 // Writes n zeros.

@@ -35,8 +35,6 @@ EA_INLINE void store(float* p, Vf v, Full) { _mm256_storeu_ps(p, v); }
 EA_INLINE void store(float* p, Vf v, Part part) {
   _mm256_maskstore_ps(p, (__m256i)part.mask, v);
 }
-// Stores v past the caches; p must be aligned to a vector.
-EA_INLINE void stream(float* p, Vf v) { _mm256_stream_ps(p, v); }
 
 // Returns v in the lanes of the part, `other` in the rest.
 EA_INLINE Vf only(Vf v, Full, Vf) { return v; }

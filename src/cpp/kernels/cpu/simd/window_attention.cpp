@@ -94,32 +94,8 @@ template <typename T>
 EA_INLINE void some_products(std::int64_t count, const T* x, const T* keys,
                              std::int64_t stride, std::int64_t d, float scale,
                              T* y) {
-#define EA_PRODUCTS(N) \
-  case N:              \
-    return products_of<N>(x, keys, stride, d, scale, y)
-  switch (count) {
-    EA_PRODUCTS(1);
-    EA_PRODUCTS(2);
-    EA_PRODUCTS(3);
-    EA_PRODUCTS(4);
-    EA_PRODUCTS(5);
-    EA_PRODUCTS(6);
-    EA_PRODUCTS(7);
-    EA_PRODUCTS(8);
-#if defined(__AVX512F__)
-    EA_PRODUCTS(9);
-    EA_PRODUCTS(10);
-    EA_PRODUCTS(11);
-    EA_PRODUCTS(12);
-    EA_PRODUCTS(13);
-    EA_PRODUCTS(14);
-    EA_PRODUCTS(15);
-    EA_PRODUCTS(16);
-#endif
-    default:
-      break;
-  }
-#undef EA_PRODUCTS
+  with_count<kLanes>(
+      count, [&](auto n) { products_of<n>(x, keys, stride, d, scale, y); });
 }
 
 // Computes maps = scale query . key, with queries in x and keys in `from`.
