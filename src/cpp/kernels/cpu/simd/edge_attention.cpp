@@ -1,6 +1,7 @@
 // SIMD attention along the edges of a graph (kernels/edge_attention.h): jobs
 // are runs of queries, or of keys, each of which sums over its own edges.
 #include "kernels/edge_attention.h"
+#include "kernels/cpu/simd/column_sums-inl.h"
 #include "kernels/cpu/simd/jobs-inl.h"
 #include "kernels/cpu/simd/math-inl.h"
 #include "kernels/cpu/simd/run-inl.h"
@@ -47,30 +48,6 @@ void for_rows(const Side& side, std::int64_t edges, std::int64_t work,
                   });
 }
 
-// Computes to = scale sum of weights[e, h] x[other, h] over edges first ..
-// last, for kVectors vectors of columns of head h.
-template <int kVectors, typename T, typename P>
-EA_INLINE void sum_columns(const Side& side, std::int64_t first,
-                           std::int64_t last, const T* weights,
-                           std::int64_t heads, const T* x, std::int64_t width,
-                           float scale, T* to, P part) {
-  Vf sums[kVectors];
-#pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) sums[v] = set(0.0f);
-  for (std::int64_t t = first; t < last; ++t) {
-    const Vf weight = set(load_one(weights + side.number(t) * heads));
-    const T* const from = x + side.others[t] * width;
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      sums[v] = fma(weight, load(from + v * kLanes, part), sums[v]);
-    }
-  }
-#pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) {
-    store(to + v * kLanes, sums[v] * set(scale), part);
-  }
-}
-
 // to[row, h] = scale sum of maps[e, h] x[other, h] over the row's edges.
 template <typename T>
 void weighted_sums(const Side& side, const TensorView& maps,
@@ -82,20 +59,14 @@ void weighted_sums(const Side& side, const TensorView& maps,
              for (std::int64_t h = 0; h < heads; ++h) {
                const T* const weights = maps.as<const T>() + h;
                const T* from = x.as<const T>() + h * d;
-               T* out = to.as<T>() + r * width + h * d;
-               std::int64_t c = 0;
-               for (; c + 4 * kLanes <= d; c += 4 * kLanes) {
-                 sum_columns<4>(side, first, last, weights, heads, from + c,
-                                width, scale, out + c, Full{});
-               }
-               for (; c + kLanes <= d; c += kLanes) {
-                 sum_columns<1>(side, first, last, weights, heads, from + c,
-                                width, scale, out + c, Full{});
-               }
-               if (c < d) {
-                 sum_columns<1>(side, first, last, weights, heads, from + c,
-                                width, scale, out + c, Part(d - c));
-               }
+               store_sums(
+                   d, scale, to.as<T>() + r * width + h * d,
+                   [&](std::int64_t c, auto part, auto& sums) {
+                     for (std::int64_t t = first; t < last; ++t) {
+                       add_row(load_one(weights + side.number(t) * heads),
+                               from + side.others[t] * width + c, part, sums);
+                     }
+                   });
              }
            });
 }

@@ -51,6 +51,20 @@ void for_token_rows(const MapLayout& layout, const std::int64_t* tokens,
                });
 }
 
+// Calls fn(word), an integer of the size of the type's elements: copies need no
+// other knowledge of them.
+template <typename Fn>
+EA_INLINE void by_word(DType dtype, Fn&& fn) {
+  switch (size_of(dtype)) {
+    case 2:
+      return fn(std::uint16_t{});
+    case 4:
+      return fn(std::uint32_t{});
+    default:
+      return fn(std::uint64_t{});
+  }
+}
+
 // Copies n elements. If n is 0, pointers may be null, which memcpy() forbids.
 template <typename T>
 EA_INLINE void copy_elements(const T* from, std::int64_t n, T* to) {

@@ -38,7 +38,6 @@ void for_rows(const MapLayout& layout, std::int64_t width, Fn&& fn) {
                  });
 }
 
-// Word is an integer of the element's size.
 template <typename Word>
 void run_cells(const RelativeCells::Args& args) {
   const std::int64_t width = args.x.shape[1], furthest = width / 2;
@@ -93,14 +92,7 @@ void run_sums(const RelativeSums::Args& args) {
 
 template <>
 void run<RelativeCells>(const RelativeCells::Args& args) {
-  switch (size_of(args.y.dtype)) {
-    case 2:
-      return run_cells<std::uint16_t>(args);
-    case 4:
-      return run_cells<std::uint32_t>(args);
-    default:
-      return run_cells<std::uint64_t>(args);
-  }
+  by_word(args.y.dtype, [&](auto word) { run_cells<decltype(word)>(args); });
 }
 
 template <>

@@ -42,7 +42,6 @@ EA_INLINE void for_rows(const Maps& maps, std::int64_t b, Fn&& fn) {
   }
 }
 
-// Word is an integer of the element's size.
 template <typename Word>
 void run_unpack(const UnpackMaps::Args& maps) {
   const std::int64_t rows = maps.dense.shape[2], width = maps.dense.shape[3];
@@ -89,26 +88,13 @@ void run_pack(const PackMaps::Args& maps) {
 
 template <>
 void run<UnpackMaps>(const UnpackMaps::Args& maps) {
-  switch (size_of(maps.dense.dtype)) {
-    case 2:
-      return run_unpack<std::uint16_t>(maps);
-    case 4:
-      return run_unpack<std::uint32_t>(maps);
-    default:
-      return run_unpack<std::uint64_t>(maps);
-  }
+  by_word(maps.dense.dtype,
+          [&](auto word) { run_unpack<decltype(word)>(maps); });
 }
 
 template <>
 void run<PackMaps>(const PackMaps::Args& maps) {
-  switch (size_of(maps.flat.dtype)) {
-    case 2:
-      return run_pack<std::uint16_t>(maps);
-    case 4:
-      return run_pack<std::uint32_t>(maps);
-    default:
-      return run_pack<std::uint64_t>(maps);
-  }
+  by_word(maps.flat.dtype, [&](auto word) { run_pack<decltype(word)>(maps); });
 }
 
 }  // namespace ea::simd::EA_TARGET

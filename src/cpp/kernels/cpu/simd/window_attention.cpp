@@ -1,5 +1,6 @@
 // SIMD attention within windows, row by row (kernels/window_attention.h).
 #include "kernels/window_attention.h"
+#include "kernels/cpu/simd/column_sums-inl.h"
 #include "kernels/cpu/simd/map_rows-inl.h"
 #include "kernels/cpu/simd/math-inl.h"
 #include "kernels/cpu/simd/run-inl.h"
@@ -128,28 +129,6 @@ void products(const TensorView& x, const TensorView& from,
       });
 }
 
-template <int kVectors>
-struct Vectors {
-  static constexpr int count = kVectors;
-};
-
-// Calls fn(e, Vectors<n>, part) for runs of n vectors of d elements; `part`
-// covers the lanes of the last vector.
-template <typename Fn>
-EA_INLINE void for_runs(std::int64_t d, Fn&& fn) {
-  std::int64_t e = 0;
-  for (; e + 4 * kLanes <= d; e += 4 * kLanes) fn(e, Vectors<4>{}, Full{});
-  if (e + 2 * kLanes <= d) {
-    fn(e, Vectors<2>{}, Full{});
-    e += 2 * kLanes;
-  }
-  if (e + kLanes <= d) {
-    fn(e, Vectors<1>{}, Full{});
-    e += kLanes;
-  }
-  if (e < d) fn(e, Vectors<1>{}, Part(d - e));
-}
-
 // sums += sum of weights[c weight_step] x_c over `count` rows x_c, `stride`
 // apart.
 template <int kVectors, typename T, typename P>
@@ -157,29 +136,8 @@ EA_INLINE void add_rows_of(const T* weights, std::int64_t weight_step,
                            const T* x, std::int64_t stride, std::int64_t count,
                            P part, Vf (&sums)[kVectors]) {
   for (std::int64_t c = 0; c < count; ++c) {
-    const Vf weight = set(load_one(weights + c * weight_step));
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      sums[v] = fma(weight, load(x + c * stride + v * kLanes, part), sums[v]);
-    }
+    add_row(load_one(weights + c * weight_step), x + c * stride, part, sums);
   }
-}
-
-// Computes to = scale times the sums that add(e, part, sums) accumulates, for
-// runs of elements.
-template <typename T, typename Add>
-EA_INLINE void store_sums(std::int64_t d, float scale, T* to, Add&& add) {
-  for_runs(d, [&](std::int64_t e, auto vectors, auto part) {
-    constexpr int kVectors = decltype(vectors)::count;
-    Vf sums[kVectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) sums[v] = set(0.0f);
-    add(e, part, sums);
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      store(to + e + v * kLanes, sums[v] * set(scale), part);
-    }
-  });
 }
 
 // Computes for each query the scaled sum of maps x over its cells, with the
@@ -332,7 +290,7 @@ void softmax_backward_of(const WindowSoftmaxBackward::Args& args) {
 }
 
 // Copies the runs of cells between flat and dense maps: with kUnpack from flat
-// to dense, else from dense to flat. Word is an integer of the element's size.
+// to dense, else from dense to flat.
 template <typename Word, bool kUnpack, typename Maps>
 void copy_cells(const Maps& maps) {
   const WindowLayout& layout = maps.layout;
@@ -341,50 +299,36 @@ void copy_cells(const Maps& maps) {
   const std::int64_t block = width / layout.window.heads;
   const auto* q = maps.q_columns.template as<const std::int64_t>();
   const auto* k = maps.k_columns.template as<const std::int64_t>();
-  const std::int64_t tokens = layout.cells.heads * rows * width;
-  for (std::int64_t b = 0; b < layout.cells.sequences; ++b) {
-    const Sequence s(layout, b);
-    const std::int64_t jobs = items_per_job(width);
-    parallel_chunks(
-        layout.cells.heads * s.n, jobs,
-        [&](std::int64_t from, std::int64_t to) {
-          for (std::int64_t row = from; row < to; ++row) {
-            const std::int64_t h = row / s.n, i = row % s.n;
-            const std::int64_t line = q == nullptr ? i : q[s.first + i];
-            Word* flat = maps.flat.template as<Word>() + s.row(h, i);
-            Word* dense = maps.dense.template as<Word>() + b * tokens +
-                          (h * rows + line) * width;
-            for (std::int64_t a = 0; a < layout.window.heads; ++a) {
-              const bool some = heads.of(h, a) >= 0;
-              for (std::int64_t o = 0; o < s.width; ++o, ++flat) {
-                const std::int64_t j = i + o - s.width / 2;
-                const bool there = some && j >= 0 && j < s.n;
-                if (!there && !kUnpack) *flat = Word{0};
-                if (!there) continue;
-                Word& cell =
-                    dense[a * block + (k == nullptr ? j : k[s.first + j])];
-                if constexpr (kUnpack) {
-                  cell = *flat;
-                } else {
-                  *flat = cell;
-                }
-              }
+  for_token_rows(
+      layout.cells, layout.cells.q_offsets, layout.cells.numel(),
+      [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+        const Sequence s(layout, b);
+        const std::int64_t line = q == nullptr ? i : q[s.first + i];
+        Word* flat = maps.flat.template as<Word>() + s.row(h, i);
+        Word* dense = maps.dense.template as<Word>() +
+                      ((b * layout.cells.heads + h) * rows + line) * width;
+        for (std::int64_t a = 0; a < layout.window.heads; ++a) {
+          const bool some = heads.of(h, a) >= 0;
+          for (std::int64_t o = 0; o < s.width; ++o, ++flat) {
+            const std::int64_t j = i + o - s.width / 2;
+            const bool there = some && j >= 0 && j < s.n;
+            if (!there && !kUnpack) *flat = Word{0};
+            if (!there) continue;
+            Word& cell = dense[a * block + (k == nullptr ? j : k[s.first + j])];
+            if constexpr (kUnpack) {
+              cell = *flat;
+            } else {
+              *flat = cell;
             }
           }
-        });
-  }
+        }
+      });
 }
 
 template <bool kUnpack, typename Maps>
 void copy_any(const Maps& maps) {
-  switch (size_of(maps.dense.dtype)) {
-    case 2:
-      return copy_cells<std::uint16_t, kUnpack>(maps);
-    case 4:
-      return copy_cells<std::uint32_t, kUnpack>(maps);
-    default:
-      return copy_cells<std::uint64_t, kUnpack>(maps);
-  }
+  by_word(maps.dense.dtype,
+          [&](auto word) { copy_cells<decltype(word), kUnpack>(maps); });
 }
 
 template <typename T>
