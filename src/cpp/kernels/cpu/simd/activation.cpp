@@ -182,16 +182,7 @@ void dispatch(const Args& args) {
 
 }  // namespace
 
-template <>
-void run<ActivationForward>(const ActivationForward::Args& args) {
-  if (args.x.dtype == DType::bf16) return dispatch<bfloat16>(args);
-  dispatch<float>(args);
-}
-
-template <>
-void run<ActivationBackward>(const ActivationBackward::Args& args) {
-  if (args.x.dtype == DType::bf16) return dispatch<bfloat16>(args);
-  dispatch<float>(args);
-}
+EA_RUN(ActivationForward, dispatch, x)
+EA_RUN(ActivationBackward, dispatch, x)
 
 }  // namespace ea::simd::EA_TARGET

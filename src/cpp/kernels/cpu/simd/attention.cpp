@@ -146,28 +146,9 @@ void context_backward_of(const AttentionContextBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<AttentionScores>(const AttentionScores::Args& args) {
-  return args.q.dtype == DType::f32 ? scores_of<float>(args)
-                                    : scores_of<bfloat16>(args);
-}
-
-template <>
-void run<AttentionScoresBackward>(const AttentionScoresBackward::Args& args) {
-  return args.q.dtype == DType::f32 ? scores_backward_of<float>(args)
-                                    : scores_backward_of<bfloat16>(args);
-}
-
-template <>
-void run<AttentionContext>(const AttentionContext::Args& args) {
-  return args.p.dtype == DType::f32 ? context_of<float>(args)
-                                    : context_of<bfloat16>(args);
-}
-
-template <>
-void run<AttentionContextBackward>(const AttentionContextBackward::Args& args) {
-  return args.p.dtype == DType::f32 ? context_backward_of<float>(args)
-                                    : context_backward_of<bfloat16>(args);
-}
+EA_RUN(AttentionScores, scores_of, q)
+EA_RUN(AttentionScoresBackward, scores_backward_of, q)
+EA_RUN(AttentionContext, context_of, p)
+EA_RUN(AttentionContextBackward, context_backward_of, p)
 
 }  // namespace ea::simd::EA_TARGET

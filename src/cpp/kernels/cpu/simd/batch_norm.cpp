@@ -220,22 +220,8 @@ void run_backward(const BatchNormBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<BatchStatistics>(const BatchStatistics::Args& args) {
-  if (args.x.dtype == DType::bf16) return run_statistics<bfloat16>(args);
-  run_statistics<float>(args);
-}
-
-template <>
-void run<BatchNormForward>(const BatchNormForward::Args& args) {
-  if (args.x.dtype == DType::bf16) return run_forward<bfloat16>(args);
-  run_forward<float>(args);
-}
-
-template <>
-void run<BatchNormBackward>(const BatchNormBackward::Args& args) {
-  if (args.x.dtype == DType::bf16) return run_backward<bfloat16>(args);
-  run_backward<float>(args);
-}
+EA_RUN(BatchStatistics, run_statistics, x)
+EA_RUN(BatchNormForward, run_forward, x)
+EA_RUN(BatchNormBackward, run_backward, x)
 
 }  // namespace ea::simd::EA_TARGET

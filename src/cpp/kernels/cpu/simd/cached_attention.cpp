@@ -284,10 +284,6 @@ void run_for(const CachedAttention::Args& args) {
 
 }  // namespace
 
-template <>
-void run<CachedAttention>(const CachedAttention::Args& args) {
-  if (args.q.dtype == DType::bf16) return run_for<bfloat16>(args);
-  run_for<float>(args);
-}
+EA_RUN(CachedAttention, run_for, q)
 
 }  // namespace ea::simd::EA_TARGET

@@ -96,11 +96,7 @@ void run_backward(const CrossEntropyBackward::Args& args, float dloss) {
 
 }  // namespace
 
-template <>
-void run<CrossEntropyForward>(const CrossEntropyForward::Args& args) {
-  if (args.logits.dtype == DType::bf16) return run_forward<bfloat16>(args);
-  run_forward<float>(args);
-}
+EA_RUN(CrossEntropyForward, run_forward, logits)
 
 template <>
 void run<CrossEntropyBackward>(const CrossEntropyBackward::Args& args) {

@@ -22,10 +22,6 @@ void run_dropout(const Dropout::Args& args) {
 
 }  // namespace
 
-template <>
-void run<Dropout>(const Dropout::Args& args) {
-  if (args.x.dtype == DType::bf16) return run_dropout<bfloat16>(args);
-  run_dropout<float>(args);
-}
+EA_RUN(Dropout, run_dropout, x)
 
 }  // namespace ea::simd::EA_TARGET

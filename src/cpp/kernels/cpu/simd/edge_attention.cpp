@@ -198,6 +198,12 @@ void softmax_backward_of(const EdgeSoftmaxBackward::Args& args) {
 }
 
 template <typename T>
+void scores_of(const EdgeScores::Args& args) {
+  edge_products<T>(args.q, args.k, args.scores, static_cast<float>(args.scale),
+                   args.layout);
+}
+
+template <typename T>
 void scores_backward_of(const EdgeScoresBackward::Args& args) {
   const EdgeLayout& layout = args.layout;
   const float scale = static_cast<float>(args.scale);
@@ -231,58 +237,13 @@ void context_backward_of(const EdgeContextBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<EdgePairSum>(const EdgePairSum::Args& args) {
-  if (args.y.dtype == DType::bf16) return pair_sum_of<bfloat16>(args);
-  pair_sum_of<float>(args);
-}
-
-template <>
-void run<EdgePairSumBackward>(const EdgePairSumBackward::Args& args) {
-  if (args.dy.dtype == DType::bf16) {
-    return pair_sum_backward_of<bfloat16>(args);
-  }
-  pair_sum_backward_of<float>(args);
-}
-
-template <>
-void run<EdgeScores>(const EdgeScores::Args& args) {
-  const float scale = static_cast<float>(args.scale);
-  if (args.q.dtype == DType::bf16) {
-    return edge_products<bfloat16>(args.q, args.k, args.scores, scale,
-                                   args.layout);
-  }
-  edge_products<float>(args.q, args.k, args.scores, scale, args.layout);
-}
-
-template <>
-void run<EdgeScoresBackward>(const EdgeScoresBackward::Args& args) {
-  if (args.q.dtype == DType::bf16) return scores_backward_of<bfloat16>(args);
-  scores_backward_of<float>(args);
-}
-
-template <>
-void run<EdgeSoftmax>(const EdgeSoftmax::Args& args) {
-  if (args.x.dtype == DType::bf16) return softmax_of<bfloat16>(args);
-  softmax_of<float>(args);
-}
-
-template <>
-void run<EdgeSoftmaxBackward>(const EdgeSoftmaxBackward::Args& args) {
-  if (args.y.dtype == DType::bf16) return softmax_backward_of<bfloat16>(args);
-  softmax_backward_of<float>(args);
-}
-
-template <>
-void run<EdgeContext>(const EdgeContext::Args& args) {
-  if (args.p.dtype == DType::bf16) return context_of<bfloat16>(args);
-  context_of<float>(args);
-}
-
-template <>
-void run<EdgeContextBackward>(const EdgeContextBackward::Args& args) {
-  if (args.p.dtype == DType::bf16) return context_backward_of<bfloat16>(args);
-  context_backward_of<float>(args);
-}
+EA_RUN(EdgePairSum, pair_sum_of, y)
+EA_RUN(EdgePairSumBackward, pair_sum_backward_of, dy)
+EA_RUN(EdgeScores, scores_of, q)
+EA_RUN(EdgeScoresBackward, scores_backward_of, q)
+EA_RUN(EdgeSoftmax, softmax_of, x)
+EA_RUN(EdgeSoftmaxBackward, softmax_backward_of, y)
+EA_RUN(EdgeContext, context_of, p)
+EA_RUN(EdgeContextBackward, context_backward_of, p)
 
 }  // namespace ea::simd::EA_TARGET

@@ -150,16 +150,7 @@ void run_axpby(const Axpby::Args& args) {
 
 }  // namespace
 
-template <>
-void run<Binary>(const Binary::Args& args) {
-  if (args.y.dtype == DType::bf16) return dispatch_binary<bfloat16>(args);
-  dispatch_binary<float>(args);
-}
-
-template <>
-void run<Axpby>(const Axpby::Args& args) {
-  if (args.y.dtype == DType::bf16) return run_axpby<bfloat16>(args);
-  run_axpby<float>(args);
-}
+EA_RUN(Binary, dispatch_binary, y)
+EA_RUN(Axpby, run_axpby, y)
 
 }  // namespace ea::simd::EA_TARGET

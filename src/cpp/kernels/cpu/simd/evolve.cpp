@@ -239,16 +239,7 @@ void backward_of(const EvolveBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<EvolveForward>(const EvolveForward::Args& args) {
-  return args.scores.dtype == DType::f32 ? forward_of<float>(args)
-                                         : forward_of<bfloat16>(args);
-}
-
-template <>
-void run<EvolveBackward>(const EvolveBackward::Args& args) {
-  return args.scores.dtype == DType::f32 ? backward_of<float>(args)
-                                         : backward_of<bfloat16>(args);
-}
+EA_RUN(EvolveForward, forward_of, scores)
+EA_RUN(EvolveBackward, backward_of, scores)
 
 }  // namespace ea::simd::EA_TARGET

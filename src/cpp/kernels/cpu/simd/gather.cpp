@@ -122,10 +122,6 @@ void run<GatherRows>(const GatherRows::Args& args) {
                   });
 }
 
-template <>
-void run<ScatterAddRows>(const ScatterAddRows::Args& args) {
-  if (args.dx.dtype == DType::bf16) return run_scatter<bfloat16>(args);
-  run_scatter<float>(args);
-}
+EA_RUN(ScatterAddRows, run_scatter, dx)
 
 }  // namespace ea::simd::EA_TARGET

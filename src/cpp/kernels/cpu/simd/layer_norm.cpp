@@ -133,16 +133,7 @@ void run_backward(const LayerNormBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<LayerNormForward>(const LayerNormForward::Args& args) {
-  if (args.x.dtype == DType::bf16) return run_forward<bfloat16>(args);
-  run_forward<float>(args);
-}
-
-template <>
-void run<LayerNormBackward>(const LayerNormBackward::Args& args) {
-  if (args.x.dtype == DType::bf16) return run_backward<bfloat16>(args);
-  run_backward<float>(args);
-}
+EA_RUN(LayerNormForward, run_forward, x)
+EA_RUN(LayerNormBackward, run_backward, x)
 
 }  // namespace ea::simd::EA_TARGET

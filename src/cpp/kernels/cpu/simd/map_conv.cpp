@@ -152,16 +152,7 @@ void backward_of(const MapConvBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<MapConvForward>(const MapConvForward::Args& args) {
-  return args.weight.dtype == DType::f32 ? forward_of<float>(args)
-                                         : forward_of<bfloat16>(args);
-}
-
-template <>
-void run<MapConvBackward>(const MapConvBackward::Args& args) {
-  return args.weight.dtype == DType::f32 ? backward_of<float>(args)
-                                         : backward_of<bfloat16>(args);
-}
+EA_RUN(MapConvForward, forward_of, weight)
+EA_RUN(MapConvBackward, backward_of, weight)
 
 }  // namespace ea::simd::EA_TARGET

@@ -79,16 +79,7 @@ void run_backward(const PairSumBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<PairSum>(const PairSum::Args& args) {
-  if (args.y.dtype == DType::bf16) return run_forward<bfloat16>(args);
-  run_forward<float>(args);
-}
-
-template <>
-void run<PairSumBackward>(const PairSumBackward::Args& args) {
-  if (args.dy.dtype == DType::bf16) return run_backward<bfloat16>(args);
-  run_backward<float>(args);
-}
+EA_RUN(PairSum, run_forward, y)
+EA_RUN(PairSumBackward, run_backward, dy)
 
 }  // namespace ea::simd::EA_TARGET

@@ -177,28 +177,9 @@ void avg_backward(const AvgPool2dBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<MaxPool2dForward>(const MaxPool2dForward::Args& args) {
-  if (args.x.dtype == DType::bf16) return max_forward<bfloat16>(args);
-  max_forward<float>(args);
-}
-
-template <>
-void run<MaxPool2dBackward>(const MaxPool2dBackward::Args& args) {
-  if (args.x.dtype == DType::bf16) return max_backward<bfloat16>(args);
-  max_backward<float>(args);
-}
-
-template <>
-void run<AvgPool2dForward>(const AvgPool2dForward::Args& args) {
-  if (args.x.dtype == DType::bf16) return avg_forward<bfloat16>(args);
-  avg_forward<float>(args);
-}
-
-template <>
-void run<AvgPool2dBackward>(const AvgPool2dBackward::Args& args) {
-  if (args.dy.dtype == DType::bf16) return avg_backward<bfloat16>(args);
-  avg_backward<float>(args);
-}
+EA_RUN(MaxPool2dForward, max_forward, x)
+EA_RUN(MaxPool2dBackward, max_backward, x)
+EA_RUN(AvgPool2dForward, avg_forward, x)
+EA_RUN(AvgPool2dBackward, avg_backward, dy)
 
 }  // namespace ea::simd::EA_TARGET

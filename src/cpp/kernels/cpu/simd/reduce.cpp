@@ -96,11 +96,7 @@ double squares(const T* x, std::int64_t n) {
 
 }  // namespace
 
-template <>
-void run<Sum>(const Sum::Args& args) {
-  if (args.x.dtype == DType::bf16) return run_sum<bfloat16>(args);
-  run_sum<float>(args);
-}
+EA_RUN(Sum, run_sum, x)
 
 template <>
 void run<SumOfSquares>(const SumOfSquares::Args& args) {

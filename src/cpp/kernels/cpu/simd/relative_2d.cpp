@@ -99,16 +99,7 @@ void run_sums(const Relative2dSums::Args& args) {
 
 }  // namespace
 
-template <>
-void run<Relative2dCells>(const Relative2dCells::Args& args) {
-  if (args.y.dtype == DType::bf16) return run_cells<bfloat16>(args);
-  run_cells<float>(args);
-}
-
-template <>
-void run<Relative2dSums>(const Relative2dSums::Args& args) {
-  if (args.x.dtype == DType::bf16) return run_sums<bfloat16>(args);
-  run_sums<float>(args);
-}
+EA_RUN(Relative2dCells, run_cells, y)
+EA_RUN(Relative2dSums, run_sums, x)
 
 }  // namespace ea::simd::EA_TARGET

@@ -95,10 +95,6 @@ void run<RelativeCells>(const RelativeCells::Args& args) {
   by_word(args.y.dtype, [&](auto word) { run_cells<decltype(word)>(args); });
 }
 
-template <>
-void run<RelativeSums>(const RelativeSums::Args& args) {
-  if (args.y.dtype == DType::bf16) return run_sums<bfloat16>(args);
-  run_sums<float>(args);
-}
+EA_RUN(RelativeSums, run_sums, y)
 
 }  // namespace ea::simd::EA_TARGET

@@ -78,16 +78,7 @@ void run_backward(const RmsNormBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<RmsNormForward>(const RmsNormForward::Args& args) {
-  if (args.x.dtype == DType::bf16) return run_forward<bfloat16>(args);
-  run_forward<float>(args);
-}
-
-template <>
-void run<RmsNormBackward>(const RmsNormBackward::Args& args) {
-  if (args.x.dtype == DType::bf16) return run_backward<bfloat16>(args);
-  run_backward<float>(args);
-}
+EA_RUN(RmsNormForward, run_forward, x)
+EA_RUN(RmsNormBackward, run_backward, x)
 
 }  // namespace ea::simd::EA_TARGET

@@ -9,3 +9,11 @@ template <typename K>
 void run(const typename K::Args& args);
 
 }  // namespace ea::simd::EA_TARGET
+
+// Defines run<K> as fn<float> or fn<bfloat16>, by the type of one operand.
+#define EA_RUN(K, fn, operand)                                        \
+  template <>                                                         \
+  void run<K>(const K::Args& args) {                                  \
+    if (args.operand.dtype == DType::bf16) return fn<bfloat16>(args); \
+    fn<float>(args);                                                  \
+  }

@@ -111,16 +111,7 @@ void run_backward(const SoftmaxBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<SoftmaxForward>(const SoftmaxForward::Args& args) {
-  if (args.x.dtype == DType::bf16) return run_forward<bfloat16>(args);
-  run_forward<float>(args);
-}
-
-template <>
-void run<SoftmaxBackward>(const SoftmaxBackward::Args& args) {
-  if (args.y.dtype == DType::bf16) return run_backward<bfloat16>(args);
-  run_backward<float>(args);
-}
+EA_RUN(SoftmaxForward, run_forward, x)
+EA_RUN(SoftmaxBackward, run_backward, y)
 
 }  // namespace ea::simd::EA_TARGET

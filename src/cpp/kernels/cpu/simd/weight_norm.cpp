@@ -60,16 +60,7 @@ void run_backward(const WeightNormBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<WeightNormForward>(const WeightNormForward::Args& args) {
-  if (args.v.dtype == DType::bf16) return run_forward<bfloat16>(args);
-  run_forward<float>(args);
-}
-
-template <>
-void run<WeightNormBackward>(const WeightNormBackward::Args& args) {
-  if (args.v.dtype == DType::bf16) return run_backward<bfloat16>(args);
-  run_backward<float>(args);
-}
+EA_RUN(WeightNormForward, run_forward, v)
+EA_RUN(WeightNormBackward, run_backward, v)
 
 }  // namespace ea::simd::EA_TARGET

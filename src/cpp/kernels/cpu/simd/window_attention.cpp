@@ -332,11 +332,23 @@ void copy_any(const Maps& maps) {
 }
 
 template <typename T>
+void scores_of(const WindowScores::Args& args) {
+  products<T>(args.q, args.k, args.scores, static_cast<float>(args.scale),
+              args.layout, args.layout.keys());
+}
+
+template <typename T>
 void scores_backward_of(const WindowScoresBackward::Args& args) {
   const float scale = static_cast<float>(args.scale);
   const HeadNeighbours heads = args.layout.keys();
   query_sums<T>(args.dscores, args.k, args.dq, scale, args.layout, heads);
   key_sums<T>(args.dscores, args.q, args.dk, scale, args.layout, heads);
+}
+
+template <typename T>
+void context_of(const WindowContext::Args& args) {
+  query_sums<T>(args.p, args.v, args.y, 1.0f, args.layout,
+                args.layout.values());
 }
 
 template <typename T>
@@ -348,50 +360,12 @@ void context_backward_of(const WindowContextBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<WindowScores>(const WindowScores::Args& args) {
-  const float scale = static_cast<float>(args.scale);
-  const HeadNeighbours heads = args.layout.keys();
-  return args.q.dtype == DType::f32
-             ? products<float>(args.q, args.k, args.scores, scale, args.layout,
-                               heads)
-             : products<bfloat16>(args.q, args.k, args.scores, scale,
-                                  args.layout, heads);
-}
-
-template <>
-void run<WindowScoresBackward>(const WindowScoresBackward::Args& args) {
-  return args.q.dtype == DType::f32 ? scores_backward_of<float>(args)
-                                    : scores_backward_of<bfloat16>(args);
-}
-
-template <>
-void run<WindowSoftmax>(const WindowSoftmax::Args& args) {
-  return args.x.dtype == DType::f32 ? softmax_of<float>(args)
-                                    : softmax_of<bfloat16>(args);
-}
-
-template <>
-void run<WindowSoftmaxBackward>(const WindowSoftmaxBackward::Args& args) {
-  return args.y.dtype == DType::f32 ? softmax_backward_of<float>(args)
-                                    : softmax_backward_of<bfloat16>(args);
-}
-
-template <>
-void run<WindowContext>(const WindowContext::Args& args) {
-  const HeadNeighbours heads = args.layout.values();
-  return args.p.dtype == DType::f32
-             ? query_sums<float>(args.p, args.v, args.y, 1.0f, args.layout,
-                                 heads)
-             : query_sums<bfloat16>(args.p, args.v, args.y, 1.0f, args.layout,
-                                    heads);
-}
-
-template <>
-void run<WindowContextBackward>(const WindowContextBackward::Args& args) {
-  return args.p.dtype == DType::f32 ? context_backward_of<float>(args)
-                                    : context_backward_of<bfloat16>(args);
-}
+EA_RUN(WindowScores, scores_of, q)
+EA_RUN(WindowScoresBackward, scores_backward_of, q)
+EA_RUN(WindowSoftmax, softmax_of, x)
+EA_RUN(WindowSoftmaxBackward, softmax_backward_of, y)
+EA_RUN(WindowContext, context_of, p)
+EA_RUN(WindowContextBackward, context_backward_of, p)
 
 template <>
 void run<UnpackWindows>(const UnpackWindows::Args& maps) {
