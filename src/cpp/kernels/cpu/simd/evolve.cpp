@@ -13,21 +13,12 @@ constexpr std::int64_t kStepCells = 2048;
 constexpr std::int64_t kForwardRows = 8, kBackwardRows = 12;
 
 // Maps of one sequence and the current block of rows.
-struct Maps {
-  Existing cells;
-  std::int64_t heads, n_q, n_k, begin, row, rows;
+struct Maps : SequenceMaps {
+  std::int64_t first, rows;
   Maps(const MapLayout& layout, const MapBlock& block)
-      : cells(layout, block.sequence),
-        heads(layout.heads),
-        n_q(layout.n_q(block.sequence)),
-        n_k(layout.n_k(block.sequence)),
-        begin(layout.begin(block.sequence)),
-        row(block.row),
+      : SequenceMaps(layout, block.sequence),
+        first(block.row),
         rows(block.rows) {}
-  // Returns the index of cell (h, i, 0) in the flat tensor.
-  EA_INLINE std::int64_t at(std::int64_t h, std::int64_t i) const {
-    return begin + (h * n_q + i) * n_k;
-  }
 };
 
 // Computes `rows` rows of I = a M + b S, from row `first`.
@@ -38,19 +29,12 @@ Padded<float> mixed(const T* previous, const T* scores,
                     float* memory) {
   const Padded<float> to(memory, pad, m.n_k, rows);
   const Vf a = set(static_cast<float>(c.a)), b = set(static_cast<float>(c.b));
-  if (previous == nullptr) {
-    fill(to, m.heads, m.cells, first,
-         [&](std::int64_t h, std::int64_t i, std::int64_t j, auto part) {
-           return b * load(scores + m.at(h, i) + j, part);
-         });
-  } else {
-    fill(to, m.heads, m.cells, first,
-         [&](std::int64_t h, std::int64_t i, std::int64_t j, auto part) {
-           const std::int64_t at = m.at(h, i) + j;
-           return fma(a, load(previous + at, part),
-                      b * load(scores + at, part));
-         });
-  }
+  fill(to, m.heads, m.cells, first,
+       [&](std::int64_t h, std::int64_t i, std::int64_t j, auto part) {
+         const std::int64_t at = m.at(h, i) + j;
+         const T* const cell = previous == nullptr ? nullptr : previous + at;
+         return mix(a, cell, b, load(scores + at, part), part);
+       });
   return to;
 }
 
@@ -67,8 +51,8 @@ void write_output(const EvolveForward::Args& args, const Maps& m,
   for (std::int64_t h = 0; h < m.heads; ++h) {
     for (std::int64_t i = 0; i < m.rows; ++i) {
       float* const row = z.row(h, i);
-      moved.clear(m.row + i, row);
-      const std::int64_t at = m.at(h, m.row + i);
+      moved.clear(m.first + i, row);
+      const std::int64_t at = m.at(h, m.first + i);
       T* const out = args.out.as<T>() + at;
       for_vectors(m.n_k, [&](std::int64_t j, auto part) {
         const Vf relu = max(set(0.0f), load(row + j, part));  // keeps NaN
@@ -78,7 +62,7 @@ void write_output(const EvolveForward::Args& args, const Maps& m,
         }
         store(out + j, y, part);
       });
-      m.cells.clear(m.row + i, out);
+      m.cells.clear(m.first + i, out);
     }
   }
 }
@@ -106,7 +90,7 @@ void forward_of(const EvolveForward::Args& args) {
       const Maps m(args.layout, block);
       const Padded<float> input =
           mixed(args.previous.as<const T>(), args.scores.as<const T>(), args.c,
-                m, s.pad, m.row - s.down - s.r, m.rows + 2 * s.r, memory);
+                m, s.pad, m.first - s.down - s.r, m.rows + 2 * s.r, memory);
       tap_offsets(input, s.heads, s.k, offset);
       const Convolved z(memory + i_size, input, m.rows);
       convolve(input, offset, s.heads, w, m.rows, z);
@@ -124,7 +108,7 @@ Padded<float> gated(const T* dout, const Convolved& z,
                     const Existing& moved, const ConvSizes& s, float* memory) {
   const Padded<float> to(memory, s.pad, m.n_k, m.rows + 2 * s.r);
   const Vf w = set(static_cast<float>(c.w));
-  const std::int64_t first = m.row + s.down - s.r;
+  const std::int64_t first = m.first + s.down - s.r;
   fill(to, m.heads, moved, first,
        [&](std::int64_t h, std::int64_t i, std::int64_t j, auto part) {
          const Vf sign = load(z.row(h, i - first) + j, part);
@@ -146,7 +130,7 @@ void write_gradients(const EvolveBackward::Args& args, const Maps& m,
   for (std::int64_t h = 0; h < m.heads; ++h) {
     for (std::int64_t i = 0; i < m.rows; ++i) {
       const float* const row = di.row(h, i);
-      const std::int64_t at = m.at(h, m.row + i);
+      const std::int64_t at = m.at(h, m.first + i);
       for_vectors(m.n_k, [&](std::int64_t j, auto part) {
         const Vf dl = load(args.dout.as<const T>() + at + j, part);
         const Vf d = load(row + j, part);
@@ -155,8 +139,8 @@ void write_gradients(const EvolveBackward::Args& args, const Maps& m,
           store(dprevious + at + j, fma(a, d, p * dl), part);
         }
       });
-      m.cells.clear(m.row + i, args.dscores.as<T>() + at);
-      if (dprevious != nullptr) m.cells.clear(m.row + i, dprevious + at);
+      m.cells.clear(m.first + i, args.dscores.as<T>() + at);
+      if (dprevious != nullptr) m.cells.clear(m.first + i, dprevious + at);
     }
   }
 }
@@ -214,7 +198,7 @@ void backward_of(const EvolveBackward::Args& args) {
       const Maps m(args.layout, block);
       const Padded<float> input =
           mixed(args.previous.as<const T>(), args.scores.as<const T>(), args.c,
-                m, s.pad, m.row - 2 * s.r, m.rows + 4 * s.r, i_memory);
+                m, s.pad, m.first - 2 * s.r, m.rows + 4 * s.r, i_memory);
       tap_offsets(input, s.heads, s.k, offset);
       const Convolved z(z_memory, input, m.rows + 2 * s.r);
       convolve(input, offset, s.heads, w, m.rows + 2 * s.r, z);

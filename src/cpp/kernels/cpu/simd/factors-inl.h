@@ -37,6 +37,23 @@ EA_INLINE Factor factor(const bfloat16* a, std::int64_t stride,
   }
   return {wide, cols, 1};
 }
+
+#if defined(__AVX512F__)
+// Returns rows of a bfloat16 matrix as cells: in place if they are whole pairs,
+// else copied to `own`.
+EA_INLINE Factor pair_rows(const bfloat16* a, std::int64_t stride,
+                           std::int64_t rows, std::int64_t cols, float* own) {
+  if (in_pairs(stride, cols)) {
+    return {reinterpret_cast<const float*>(a), stride / 2, 1};
+  }
+  const std::int64_t cells = (cols + 1) / 2;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    copy_cells(a + i * stride, cols, own + i * cells);
+  }
+  return {own, cells, 1};
+}
+#endif
+
 EA_INLINE Factor transposed(Factor a) { return {a.data, a.col, a.row}; }
 
 template <typename Cells = Floats>

@@ -189,8 +189,9 @@ void add_convolved(const Forward<M>& f, const SequenceMaps& m,
     float* const from = z.row(h, i);
     moved.clear(row + i, from);
     float* const x = sums + i * m.n_k;
-    std::uint8_t* const gates =
-        f.args.gates.defined() ? m.gates(f.args.gates, h, row + i) : nullptr;
+    std::uint8_t* const gates = f.args.gates.defined()
+                                    ? gates_of(m, f.args.gates, h, row + i)
+                                    : nullptr;
     for_vectors(m.n_k, [&](std::int64_t j, auto part) {
       const Vf v = load(from + j, part);
       if (gates != nullptr) store_gates(gates, j, m.n_k, ~(v <= set(0.0f)));

@@ -288,7 +288,8 @@ void convolution_block(const Backward<M>& f, const PackedHeads<M>& keys,
     Vf sum = set(0.0f), line = set(0.0f);
     fill_head(g, h, m.cells, begin - r,
               [&](std::int64_t i, std::int64_t j, auto part) {
-                const Vi open = load_gates(m.gates(args.gates, h, i), j, m.n_k);
+                const Vi open =
+                    load_gates(gates_of(m, args.gates, h, i), j, m.n_k);
                 const Vf d = load(maps.logits + maps.at(m, h, i) + j, part);
                 const Vf x = open ? w * d : set(0.0f);
                 if (j == 0) {

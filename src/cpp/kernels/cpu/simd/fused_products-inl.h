@@ -101,25 +101,15 @@ struct PairProducts {
   }
   static void pack_transposed(Rows<const T> b, std::int64_t depth,
                               std::int64_t cols, float* packed) {
-    if (in_pairs(b, depth)) {
-      return simd::EA_TARGET::pack_transposed(as_cells(b.data), b.stride / 2,
-                                              depth / 2, cols, packed);
-    }
-    const Scratch copy(cols * cells(depth) *
-                       static_cast<std::int64_t>(sizeof(float)));
+    const Scratch copy(
+        in_pairs(b.stride, depth) ? 0 : cols * cells(depth) * sizeof(float));
     const Factor turned = left(b, cols, depth, copy.as<float>());
     simd::EA_TARGET::pack_transposed(turned.data, turned.row, cells(depth),
                                      cols, packed);
   }
-  // Returns `a` in place if its rows are whole pairs, else a copy in `memory`.
-  static Factor left(Rows<const T> a, std::int64_t rows, std::int64_t cols,
-                     float* memory) {
-    if (in_pairs(a, cols)) return {as_cells(a.data), a.stride / 2, 1};
-    const std::int64_t stride = cells(cols);
-    for (std::int64_t i = 0; i < rows; ++i) {
-      copy_cells(a.data + i * a.stride, cols, memory + i * stride);
-    }
-    return {memory, stride, 1};
+  EA_INLINE static Factor left(Rows<const T> a, std::int64_t rows,
+                               std::int64_t cols, float* memory) {
+    return pair_rows(a.data, a.stride, rows, cols, memory);
   }
   static Factor left(const float* map, std::int64_t rows, std::int64_t cols,
                      float* memory) {
@@ -149,7 +139,7 @@ struct PairProducts {
   // Overloads for maps of bfloat16, whose rows are map_stride() apart.
   EA_INLINE static Factor left(const T* map, std::int64_t, std::int64_t cols,
                                float*) {
-    return {as_cells(map), cells(cols), 1};
+    return {reinterpret_cast<const float*>(map), cells(cols), 1};
   }
   static Factor left_transposed(const T* map, std::int64_t rows,
                                 std::int64_t cols, float* memory) {
@@ -164,14 +154,6 @@ struct PairProducts {
       });
     }
     return {memory, 1, cols};
-  }
-
- private:
-  EA_INLINE static bool in_pairs(Rows<const T> a, std::int64_t cols) {
-    return cols % 2 == 0 && a.stride % 2 == 0;
-  }
-  EA_INLINE static const float* as_cells(const T* p) {
-    return reinterpret_cast<const float*>(p);
   }
 };
 

@@ -21,31 +21,10 @@ struct FusedSizes : ConvSizes {
   std::int64_t widest() const { return d > e ? d : e; }
 };
 
-// The maps of one sequence.
-struct SequenceMaps {
-  Existing cells;
-  std::int64_t heads, n_q, n_k, begin, query, key;
-  SequenceMaps(const MapLayout& layout, std::int64_t b)
-      : cells(layout, b),
-        heads(layout.heads),
-        n_q(layout.n_q(b)),
-        n_k(layout.n_k(b)),
-        begin(layout.begin(b)),
-        query(layout.q_offsets[b]),
-        key(layout.k_offsets[b]) {}
-  // Returns the index of cell (h, i, 0) in the flat tensor.
-  EA_INLINE std::int64_t at(std::int64_t h, std::int64_t i) const {
-    return begin + (h * n_q + i) * n_k;
-  }
-  // Returns the number of row (h, i).
-  EA_INLINE std::int64_t row(std::int64_t h, std::int64_t i) const {
-    return heads * query + h * n_q + i;
-  }
-  EA_INLINE std::uint8_t* gates(const TensorView& all, std::int64_t h,
-                                std::int64_t i) const {
-    return all.as<std::uint8_t>() + gate_byte(at(h, i), row(h, i));
-  }
-};
+EA_INLINE std::uint8_t* gates_of(const SequenceMaps& m, const TensorView& all,
+                                 std::int64_t h, std::int64_t i) {
+  return all.as<std::uint8_t>() + gate_byte(m.at(h, i), m.row(h, i));
+}
 
 // Stores (loads) the lanes of a vector of cells at column j as bits: kLanes / 8
 // bytes, fewer at the end of the row.
@@ -190,13 +169,6 @@ EA_INLINE Scores scores_at(float* place, std::int64_t width, float*,
 EA_INLINE Scores scores_at(bfloat16*, std::int64_t, float* memory,
                            std::int64_t n_k) {
   return {memory, n_k};
-}
-
-// Returns x M + y S for a vector of cells.
-template <typename T, typename P>
-EA_INLINE Vf mix(Vf x, const T* previous, Vf y, Vf scores, P part) {
-  const Vf s = y * scores;
-  return previous == nullptr ? s : fma(x, load(previous, part), s);
 }
 
 // Computes rows first .. first + count of p M + s S, contiguous. Without a

@@ -26,20 +26,6 @@ struct PackedPanel {
 };
 
 #if defined(__AVX512F__)
-// Returns rows of a bfloat16 matrix as cells: in place if possible, else copied
-// to `own`.
-EA_INLINE Factor pair_rows(const bfloat16* a, std::int64_t stride,
-                           std::int64_t rows, std::int64_t cols, float* own) {
-  if (in_pairs(stride, cols)) {
-    return {reinterpret_cast<const float*>(a), stride / 2, 1};
-  }
-  const std::int64_t cells = ceil_div(cols, 2);
-  for (std::int64_t i = 0; i < rows; ++i) {
-    copy_cells(a + i * stride, cols, own + i * cells);
-  }
-  return {own, cells, 1};
-}
-
 template <>
 struct PackedPanel<bfloat16, Pairs> {
   static void fill(const MatMulProblem& p, std::int64_t col, std::int64_t cols,

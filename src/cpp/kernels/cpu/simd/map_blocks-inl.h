@@ -9,6 +9,35 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
+// The maps of one sequence.
+struct SequenceMaps {
+  Existing cells;
+  std::int64_t heads, n_q, n_k, begin, query, key;
+  SequenceMaps(const MapLayout& layout, std::int64_t b)
+      : cells(layout, b),
+        heads(layout.heads),
+        n_q(layout.n_q(b)),
+        n_k(layout.n_k(b)),
+        begin(layout.begin(b)),
+        query(layout.q_offsets[b]),
+        key(layout.k_offsets[b]) {}
+  // Returns the index of cell (h, i, 0) in the flat tensor.
+  EA_INLINE std::int64_t at(std::int64_t h, std::int64_t i) const {
+    return begin + (h * n_q + i) * n_k;
+  }
+  // Returns the number of row (h, i).
+  EA_INLINE std::int64_t row(std::int64_t h, std::int64_t i) const {
+    return heads * query + h * n_q + i;
+  }
+};
+
+// Returns x M + y S for a vector of cells.
+template <typename T, typename P>
+EA_INLINE Vf mix(Vf x, const T* previous, Vf y, Vf scores, P part) {
+  const Vf s = y * scores;
+  return previous == nullptr ? s : fma(x, load(previous, part), s);
+}
+
 // Rows row .. row + rows of all maps of a sequence.
 struct MapBlock {
   std::int64_t sequence, row, rows;

@@ -9,40 +9,32 @@ namespace {
 // About 2048 cells per head: input, halo and output stay in the L2 cache.
 constexpr std::int64_t kConvCells = 2048, kConvRows = 8;
 
-// Returns the index of cell (h, row, 0) of a sequence in a flat map tensor.
-EA_INLINE std::int64_t cell(const MapLayout& layout, const MapBlock& block,
-                            std::int64_t h, std::int64_t row) {
-  const std::int64_t b = block.sequence;
-  return layout.begin(b) + (h * layout.n_q(b) + row) * layout.n_k(b);
-}
-
 // Copies the block's rows of x, moved by `down`, with a halo of r rows.
 template <typename T>
-Padded<float> padded(const T* x, const MapLayout& layout, const MapBlock& block,
+Padded<float> padded(const T* x, const SequenceMaps& m, const MapBlock& block,
                      const ConvSizes& s, std::int64_t down,
                      const Existing& cells, float* memory) {
-  const Padded<float> to(memory, s.pad, cells.n_k(), block.rows + 2 * s.r);
+  const Padded<float> to(memory, s.pad, m.n_k, block.rows + 2 * s.r);
   fill(to, s.heads, cells, block.row + down - s.r,
        [&](std::int64_t h, std::int64_t row, std::int64_t j, auto part) {
-         return load(x + cell(layout, block, h, row) + j, part);
+         return load(x + m.at(h, row) + j, part);
        });
   return to;
 }
 
 // Computes y = w * x for one block, in the existing `cells`.
 template <typename T>
-void convolve_block(const Padded<float>& x, const MapLayout& layout,
+void convolve_block(const Padded<float>& x, const SequenceMaps& m,
                     const MapBlock& block, const ConvSizes& s,
                     const std::int64_t* offset, const TapWeights<>& w,
                     const Existing& cells, float* memory, T* y) {
   const Convolved z(memory, x, block.rows);
   convolve(x, offset, s.heads, w, block.rows, z);
-  const std::int64_t n_k = layout.n_k(block.sequence);
   for (std::int64_t h = 0; h < s.heads; ++h) {
     for (std::int64_t i = 0; i < block.rows; ++i) {
       const float* from = z.row(h, i);
-      T* to = y + cell(layout, block, h, block.row + i);
-      for_vectors(n_k, [&](std::int64_t j, auto part) {
+      T* to = y + m.at(h, block.row + i);
+      for_vectors(m.n_k, [&](std::int64_t j, auto part) {
         store(to + j, load(from + j, part), part);
       });
       cells.clear(block.row + i, to);
@@ -76,11 +68,11 @@ void forward_of(const MapConvForward::Args& args) {
     std::int64_t* offset = scratch.as<std::int64_t>();
     float* memory = reinterpret_cast<float*>(offset + s.taps);
     jobs.for_blocks(job, [&](const MapBlock& block) {
+      const SequenceMaps m(args.layout, block.sequence);
       const Padded<float> x =
-          padded(args.x.as<const T>(), args.layout, block, s, -s.down,
-                 Existing(args.layout, block.sequence), memory);
+          padded(args.x.as<const T>(), m, block, s, -s.down, m.cells, memory);
       tap_offsets(x, s.heads, s.k, offset);
-      convolve_block(x, args.layout, block, s, offset, w,
+      convolve_block(x, m, block, s, offset, w,
                      Existing(args.layout, block.sequence, args.shift),
                      memory + x_size, args.y.as<T>());
     });
@@ -122,18 +114,18 @@ void backward_of(const MapConvBackward::Args& args) {
       partial[weights + o] = 0.0f;
     }
     jobs.for_blocks(job, [&](const MapBlock& block) {
-      const Existing cells(layout, block.sequence);
+      const SequenceMaps m(layout, block.sequence);
       const Padded<float> dy =
-          padded(args.dy.as<const T>(), layout, block, s, s.down,
+          padded(args.dy.as<const T>(), m, block, s, s.down,
                  Existing(layout, block.sequence, args.shift), dy_memory);
       tap_offsets(dy, s.heads, s.k, offset);
       if (args.dx.defined()) {
-        convolve_block(dy.ahead(2 * s.right), layout, block, s, offset, w,
-                       cells, y_memory, args.dx.as<T>());
+        convolve_block(dy.ahead(2 * s.right), m, block, s, offset, w, m.cells,
+                       y_memory, args.dx.as<T>());
       }
       if (!summed) return;
       const Padded<float> x =
-          padded(args.x.as<const T>(), layout, block, s, 0, cells, x_memory);
+          padded(args.x.as<const T>(), m, block, s, 0, m.cells, x_memory);
       sums.add(dy, s.r, x.data, offset, block.rows);
       add_cells(dy, s.heads, s.r, block.rows, partial + weights);
     });
