@@ -116,17 +116,15 @@ void compute(const ActivationForward::Args& args) {
 template <typename F, typename T>
 void run_with_bias(const ActivationBackward::Args& args) {
   const Vf slope = set(static_cast<float>(args.slope));
-  const std::int64_t rows = args.x.shape[0], width = args.x.shape[1];
-  const std::int64_t block = rows_per_block(rows, width);
-  const std::int64_t blocks = rows > 0 ? ceil_div(rows, block) : 1;
-  const Scratch scratch(blocks * width * 4);
+  const std::int64_t width = args.x.shape[1];
+  const Blocks blocks(args.x.shape[0], width);
+  const Scratch scratch(blocks.count * width * 4);
   float* partial = scratch.as<float>();
-  parallel_for(blocks, [&](std::int64_t b) {
-    const std::int64_t first = b * block;
-    const std::int64_t n = rows - first < block ? rows - first : block;
-    const T* dy = args.dy.as<T>() + first * width;
-    const T* x = args.x.as<T>() + first * width;
-    T* dx = args.dx.as<T>() + first * width;
+  parallel_for(blocks.count, [&](std::int64_t b) {
+    const std::int64_t n = blocks.rows_of(b), at = b * blocks.size * width;
+    const T* dy = args.dy.as<T>() + at;
+    const T* x = args.x.as<T>() + at;
+    T* dx = args.dx.as<T>() + at;
     for_vectors(n * width, [&](std::int64_t i, auto part) {
       const Vf d = F::derivative(load(x + i, part), slope);
       store(dx + i, load(dy + i, part) * d, part);
@@ -135,7 +133,7 @@ void run_with_bias(const ActivationBackward::Args& args) {
     __builtin_memset(sum, 0, static_cast<std::size_t>(width) * 4);
     add_rows(dx, n, width, sum);
   });
-  combine_rows(partial, args.dbias.as<T>(), 1, blocks, width);
+  combine_rows(partial, args.dbias.as<T>(), 1, blocks.count, width);
 }
 
 template <typename F, typename T>

@@ -6,18 +6,6 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// Partition of the rows into blocks with statistics or sums of their own.
-struct Blocks {
-  std::int64_t rows, size, count;
-  Blocks(std::int64_t total, std::int64_t width)
-      : rows(total),
-        size(rows_per_block(total, width)),
-        count(total > 0 ? ceil_div(total, size) : 0) {}
-  EA_INLINE std::int64_t rows_of(std::int64_t b) const {
-    return rows - b * size < size ? rows - b * size : size;
-  }
-};
-
 // Computes the mean [width] of a block and, in a second pass while the block is
 // in cache, squares [width]: the sum of (x - mean)^2.
 template <typename T>

@@ -1,7 +1,7 @@
 // SIMD layer normalisation, forward and backward (kernels/layer_norm.h).
 #include "kernels/layer_norm.h"
 #include "kernels/cpu/simd/dropout-inl.h"
-#include "kernels/cpu/simd/jobs-inl.h"
+#include "kernels/cpu/simd/row_sums-inl.h"
 #include "kernels/cpu/simd/run-inl.h"
 
 namespace ea::simd::EA_TARGET {
@@ -99,22 +99,21 @@ EA_INLINE void backward_row(const T* dy, const T* s, const T* weight,
 
 template <typename T>
 void run_backward(const LayerNormBackward::Args& args) {
-  const std::int64_t rows = args.x.shape[0], width = args.x.shape[1];
+  const std::int64_t width = args.x.shape[1];
   const float* means = args.mean.as<float>();
   const float* rstds = args.rstd.as<float>();
-  const std::int64_t block = rows_per_block(rows, width);
-  const std::int64_t blocks = ceil_div(rows, block);
+  const Blocks blocks(args.x.shape[0], width);
   // Per block: the sums of dy h, then the sums of dy.
-  const Scratch scratch(blocks * 2 * width * 4);
+  const Scratch scratch(blocks.count * 2 * width * 4);
   Drop drop;
   if (args.p > 0.0) make_drop(args.p, args.seed, args.stream, drop);
   float* partial = scratch.as<float>();
-  parallel_for(blocks, [&](std::int64_t b) {
+  parallel_for(blocks.count, [&](std::int64_t b) {
     float* dweight = partial + b * 2 * width;
     float* dbias = dweight + width;
     __builtin_memset(dweight, 0, static_cast<std::size_t>(width) * 8);
-    const std::int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
-    for (std::int64_t r = b * block; r < end; ++r) {
+    const std::int64_t first = b * blocks.size;
+    for (std::int64_t r = first; r < first + blocks.rows_of(b); ++r) {
       T* dx = args.dx.as<T>() + r * width;
       T* ds = args.p > 0.0 ? args.dresidual.as<T>() + r * width : dx;
       backward_row(args.dy.as<T>() + r * width, args.x.as<T>() + r * width,
@@ -124,9 +123,9 @@ void run_backward(const LayerNormBackward::Args& args) {
     }
   });
   parallel_chunks(width, 256, [&](std::int64_t begin, std::int64_t end) {
-    combine_blocks(partial + begin, blocks, 2 * width,
+    combine_blocks(partial + begin, blocks.count, 2 * width,
                    args.dweight.as<T>() + begin, end - begin);
-    combine_blocks(partial + width + begin, blocks, 2 * width,
+    combine_blocks(partial + width + begin, blocks.count, 2 * width,
                    args.dbias.as<T>() + begin, end - begin);
   });
 }

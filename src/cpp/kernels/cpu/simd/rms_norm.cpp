@@ -1,7 +1,7 @@
 // SIMD root mean square normalisation (kernels/rms_norm.h).
 #include "kernels/rms_norm.h"
 
-#include "kernels/cpu/simd/jobs-inl.h"
+#include "kernels/cpu/simd/row_sums-inl.h"
 #include "kernels/cpu/simd/run-inl.h"
 
 namespace ea::simd::EA_TARGET {
@@ -54,26 +54,22 @@ EA_INLINE void backward_row(const T* dy, const T* x, const T* weight,
 
 template <typename T>
 void run_backward(const RmsNormBackward::Args& args) {
-  const std::int64_t rows = args.x.shape[0], width = args.x.shape[1];
+  const std::int64_t width = args.x.shape[1];
   const float* all_rrms = args.rrms.as<float>();
-  const std::int64_t block = rows_per_block(rows, width);
-  const std::int64_t blocks = ceil_div(rows, block);
-  const Scratch scratch(blocks * width * 4);  // per block: the sums of dy h
+  const Blocks blocks(args.x.shape[0], width);
+  const Scratch scratch(blocks.count * width * 4);  // sums of dy h
   float* partial = scratch.as<float>();
-  parallel_for(blocks, [&](std::int64_t b) {
+  parallel_for(blocks.count, [&](std::int64_t b) {
     float* dweight = partial + b * width;
     __builtin_memset(dweight, 0, static_cast<std::size_t>(width) * 4);
-    const std::int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
-    for (std::int64_t r = b * block; r < end; ++r) {
+    const std::int64_t first = b * blocks.size;
+    for (std::int64_t r = first; r < first + blocks.rows_of(b); ++r) {
       backward_row(args.dy.as<T>() + r * width, args.x.as<T>() + r * width,
                    args.weight.as<T>(), all_rrms[r],
                    args.dx.as<T>() + r * width, dweight, width);
     }
   });
-  parallel_chunks(width, 256, [&](std::int64_t begin, std::int64_t end) {
-    combine_blocks(partial + begin, blocks, width, args.dweight.as<T>() + begin,
-                   end - begin);
-  });
+  combine_rows(partial, args.dweight.as<T>(), 1, blocks.count, width);
 }
 
 }  // namespace

@@ -6,6 +6,18 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
+// Partition of rows into blocks of rows_per_block() with sums of their own.
+struct Blocks {
+  std::int64_t rows, size, count;
+  Blocks(std::int64_t total, std::int64_t width)
+      : rows(total),
+        size(rows_per_block(total, width)),
+        count(ceil_div(total, size)) {}
+  EA_INLINE std::int64_t rows_of(std::int64_t b) const {
+    return rows - b * size < size ? rows - b * size : size;
+  }
+};
+
 // acc[i] += sum of x[r * inner + i] over the rows, four rows at a time.
 template <typename T>
 void add_rows(const T* x, std::int64_t rows, std::int64_t inner, float* acc) {
