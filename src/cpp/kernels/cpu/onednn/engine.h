@@ -25,8 +25,8 @@ bool has_tiles();              // and products of whole tiles (AMX)
 
 // Returns 64-byte aligned memory that the calling thread owns until it ends.
 // One block per slot; its contents are lost when it has to grow.
-enum class Scratch { primitive, a, b, c, sum };
-constexpr int kScratchSlots = 5;
+enum class Scratch { primitive, a, c, sum };
+constexpr int kScratchSlots = 4;
 void* scratch(Scratch slot, std::size_t bytes);
 
 // Sets the number of threads that oneDNN uses for calls from this thread, and

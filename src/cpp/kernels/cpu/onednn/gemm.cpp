@@ -24,24 +24,10 @@ namespace {
 // sgemm packs b again for every row of tiles, and a for every column of tiles.
 // A transposed b costs most to pack, so it gets few tall tiles.
 Tiles f32_tiles(const Problem& p) {
-  constexpr std::int64_t kMaxRows = 512, kMaxCols = 768, kJobs = 8;
-  constexpr std::int64_t kSmallTile = 1 << 22;  // multiply-adds worth a job
-  std::int64_t down = (p.m + kMaxRows - 1) / kMaxRows;
-  std::int64_t across = (p.n + kMaxCols - 1) / kMaxCols;
-  const auto rows = [&] { return ((p.m + down - 1) / down + 15) / 16 * 16; };
-  const auto cols = [&] {
-    return ((p.n + across - 1) / across + 15) / 16 * 16;
-  };
-  while (p.batch * down * across < kJobs &&
-         rows() * cols() * p.k > kSmallTile) {
-    if (rows() > (p.transpose_b ? 2 : 1) * cols()) {
-      down *= 2;
-    } else {
-      across *= 2;
-    }
-  }
-  return {std::min(rows(), p.m), std::min(cols(), p.n),
-          (p.m + rows() - 1) / rows(), (p.n + cols() - 1) / cols()};
+  const std::int64_t most = p.transpose_b ? 2 : 1;
+  return tiles_within(
+      p, {.rows = 512, .cols = 768, .col_step = 16, .work = 1 << 22},
+      [&](std::int64_t rows, std::int64_t cols) { return rows > most * cols; });
 }
 
 // sgemm takes its buffers of a megabyte or two from malloc, aligned to 128
@@ -103,7 +89,7 @@ void f32_product(const Problem& p) {
   if (!p.transpose_b || p.batch != 1 || p.k < kDepth || !pays) {
     return f32_tiles_product(p);
   }
-  const std::int64_t stride = (p.n + 15) / 16 * 16;
+  const std::int64_t stride = round_up(p.n, 16);
   const Storage b(p.k * stride * sizeof(float));
   transpose_padded(static_cast<const float*>(p.b), p.b_stride, p.n, p.k,
                    static_cast<float*>(b.data()), stride);

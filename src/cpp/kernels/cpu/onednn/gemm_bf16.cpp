@@ -24,27 +24,10 @@ namespace {
 constexpr std::int64_t kTileRows = 16, kDepthStep = 32;
 constexpr std::int64_t kDepthBlock = 2048;  // for a transposed a
 
-std::int64_t up(std::int64_t n, std::int64_t step) {
-  return (n + step - 1) / step * step;
-}
-
 Tiles bf16_tiles(const Problem& p) {
-  constexpr std::int64_t kMaxRows = 256, kMaxCols = 3072, kJobs = 8;
-  constexpr std::int64_t kSmallTile = 1 << 23;
-  std::int64_t down = (p.m + kMaxRows - 1) / kMaxRows;
-  std::int64_t across = (p.n + kMaxCols - 1) / kMaxCols;
-  const auto rows = [&] { return up((p.m + down - 1) / down, kTileRows); };
-  const auto cols = [&] { return up((p.n + across - 1) / across, 32); };
-  while (p.batch * down * across < kJobs &&
-         rows() * cols() * p.k > kSmallTile) {
-    if (rows() > 128) {
-      down *= 2;
-    } else {
-      across *= 2;
-    }
-  }
-  return {std::min(rows(), p.m), std::min(cols(), p.n),
-          (p.m + rows() - 1) / rows(), (p.n + cols() - 1) / cols()};
+  return tiles_within(
+      p, {.rows = 256, .cols = 3072, .col_step = 32, .work = 1 << 23},
+      [](std::int64_t rows, std::int64_t) { return rows > 128; });
 }
 
 // One span of the depth.
@@ -63,7 +46,7 @@ struct Plan {
 // Returns false where oneDNN has no fast primitive for a piece.
 bool make_plan(const Problem& p, std::int64_t rows, std::int64_t cols,
                std::int64_t depth_block, bool plain, Plan& plan) {
-  plan.padded_rows = up(rows, kTileRows);
+  plan.padded_rows = round_up(rows, kTileRows);
   plan.plain = plain;
   const bool padded = plan.padded_rows != rows;
   for (std::int64_t at = 0; at < p.k; at += depth_block) {
@@ -246,8 +229,8 @@ bool deep_product(const Problem& p) {
   part.n = turned ? p.m : p.n;
   part.a_stride = kPiece + kDepthStep;  // an odd number of cache lines
   part.b_stride = turned ? p.a_stride : p.b_stride;
-  part.k = up((p.k + kGroups - 1) / kGroups, kDepthStep);
-  const std::int64_t groups = (p.k + part.k - 1) / part.k;
+  part.k = round_up(ceil_div(p.k, kGroups), kDepthStep);
+  const std::int64_t groups = ceil_div(p.k, part.k);
   Problem last = part;
   last.k = p.k - (groups - 1) * part.k;
   Plan plans[2];
@@ -289,7 +272,7 @@ bool prefers_panels(const Problem& p) {
 // Computes a product whose a is transposed, so that the depth is a token count.
 // Copies a in untransposed order; pads a and b in depth.
 bool transposed_product(const Problem& p) {
-  const std::int64_t k = up(p.k, kDepthStep);
+  const std::int64_t k = round_up(p.k, kDepthStep);
   if (is_deep(p) && deep_product(p)) return true;
   const bool panels = prefers_panels(p);  // these need dense rows
   // An odd number of cache lines, so that rows do not share cache sets.

@@ -24,7 +24,7 @@ struct Cut {
 
   Cut(std::int64_t total, std::int64_t unit, std::int64_t count)
       : count(count), unit(unit), total(total) {
-    const std::int64_t units = (total + unit - 1) / unit;
+    const std::int64_t units = ceil_div(total, unit);
     length = units / count;
     longer = units % count;
   }
@@ -36,10 +36,6 @@ struct Cut {
   }
 };
 
-std::int64_t parts(std::int64_t n, std::int64_t most) {
-  return (n + most - 1) / most;
-}
-
 // Tiles have a multiple of kRowStep rows, except the last. If there are many
 // rows, the last tile is padded with zeros, so that other token counts can use
 // its primitive. With AMX it always is: AMX computes 16 rows at a time and
@@ -50,7 +46,7 @@ std::int64_t padded(const Problem& p, std::int64_t rows) {
   constexpr std::int64_t kMany = 256;
   std::int64_t step = p.m <= kMany ? 1 : 4;
   if (has_tiles()) step = rows <= 4 ? 4 : rows <= 8 ? 8 : kRowStep;
-  return parts(rows, step) * step;
+  return round_up(rows, step);
 }
 
 struct Grid {
@@ -63,14 +59,14 @@ Grid grid_of(const Problem& p) {
   constexpr std::int64_t kSmallRead = 1 << 17;  // elements of b worth a job
   // With AMX oneDNN uses a slow implementation if y is much wider than a.
   const std::int64_t widest = has_tiles() ? 8 * p.k : p.n;
-  const std::int64_t panels = parts(p.n, kPanel);
-  const std::int64_t down = parts(p.m, kMaxRows);
+  const std::int64_t panels = ceil_div(p.n, kPanel);
+  const std::int64_t down = ceil_div(p.m, kMaxRows);
   // With few rows, reading b takes the time.
   const std::int64_t work =
       std::max(p.m * p.n * p.k / kSmallTile, p.n * p.k / kSmallRead);
   const std::int64_t jobs = std::clamp<std::int64_t>(work, 1, kJobs);
   const std::int64_t across =
-      std::min(std::max(parts(jobs, down), parts(p.n, widest)), panels);
+      std::min(std::max(ceil_div(jobs, down), ceil_div(p.n, widest)), panels);
   return {Cut(p.m, kRowStep, down), Cut(p.n, kPanel, across)};
 }
 

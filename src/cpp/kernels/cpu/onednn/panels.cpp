@@ -123,10 +123,10 @@ void one_panel(const Problem& p, std::int64_t col, std::uint32_t* panel) {
 
 }  // namespace
 
-std::int64_t panel_depth(std::int64_t k) { return (k + 31) / 32 * 32; }
+std::int64_t panel_depth(std::int64_t k) { return round_up(k, 32); }
 
 std::int64_t panels_bytes(std::int64_t k, std::int64_t n) {
-  return (n + kPanel - 1) / kPanel * kPanel * panel_depth(k) *
+  return round_up(n, kPanel) * panel_depth(k) *
          static_cast<std::int64_t>(sizeof(bfloat16));
 }
 
@@ -134,7 +134,7 @@ Panels::Panels(const Problem& p)
     : operand(p), data(static_cast<std::size_t>(panels_bytes(p.k, p.n))) {
   const std::int64_t bytes = panels_bytes(p.k, 1);
   char* const panels = static_cast<char*>(data.data());
-  parallel_for((p.n + kPanel - 1) / kPanel, [&](std::int64_t i) {
+  parallel_for(ceil_div(p.n, kPanel), [&](std::int64_t i) {
     one_panel(p, i * kPanel,
               reinterpret_cast<std::uint32_t*>(panels + i * bytes));
   });
