@@ -47,7 +47,6 @@ class Var {
     impl_->grad = std::move(grad);
     impl_->row_grad = {};
   }
-  void set_data(Tensor data) const { impl_->data = std::move(data); }
   // Returns the data without the graph.
   Var detach() const { return Var(impl_->data); }
 
