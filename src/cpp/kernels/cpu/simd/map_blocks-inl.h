@@ -1,5 +1,5 @@
-// Blocks of rows of attention maps: their partition into jobs and their
-// zero-padded layout in scratch.
+// Attention maps of a sequence and blocks of their rows: addresses of cells,
+// the partition into jobs and the zero-padded layout in scratch.
 #pragma once
 
 #include "kernels/cpu/simd/cells-inl.h"
