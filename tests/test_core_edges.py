@@ -220,3 +220,66 @@ def test_smallest_integer():
 def test_an_index_beyond_int64():
     with pytest.raises(errors.ConfigError, match="64 bits"):
         Tensor([1.0])[2**70]
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_sums_of_integers_are_exact(axis: int | None):
+    values = np.array([[2**53, 1, 1], [-(2**62), 3, 2**62]])
+    assert np.array_equal(Tensor(values).sum(axis), values.sum(axis))
+    assert Tensor(values[:0]).sum().item() == 0
+
+
+def test_whole_numbers_that_an_integer_type_lacks_are_refused():
+    """Regression: 300 was 44 in uint8, and 2 ** 40 was 0 in int32."""
+    bytes_, mask = Tensor(np.array([10, 50, 200], np.uint8)), Tensor([0, 1, 1])
+    ints = Tensor(np.array([1, 2, 3], np.int32))
+    for use in (
+        lambda: F.where(mask, bytes_, 300),
+        lambda: bytes_.masked_fill(mask, -5),
+        lambda: ints + 2**40,
+        lambda: bytes_ * np.array([1, 2, 256]),
+    ):
+        with pytest.raises(errors.DTypeError, match=r"use .to\('int64'\)"):
+            use()
+    assert (bytes_ - np.array([1, 2, 3])).tolist() == [9, 48, 197]
+
+
+def test_clip_of_integers_by_bounds_beyond_their_type():
+    bytes_ = Tensor(np.array([10, 50, 200], np.uint8))
+    assert bytes_.clip(-5, 300).tolist() == [10, 50, 200]
+    assert bytes_.clip(20, 1e12).tolist() == [20, 50, 200]
+    assert Tensor([-1, 2**62]).clip(0, 2.0**70).tolist() == [0, 2**62]
+    for bounds in ((300, None), (None, -1)):
+        with pytest.raises(errors.DTypeError, match="uint8 holds no number beyond"):
+            bytes_.clip(*bounds)
+
+
+def test_parameters_change_in_place_as_in_torch():
+    p = Tensor([1.0, 2.0], requires_grad=True)
+    p.grad = Tensor([1.0, 1.0])
+    same, grad = p, p.grad
+    with ea.no_grad():
+        p -= 0.5 * p.grad
+        p *= 2
+        p += [1.0, 0.0]
+        p /= 2
+    assert p is same
+    assert p.requires_grad
+    assert p.tolist() == [1.0, 1.5]
+    with pytest.raises(errors.InputError, match=r"only within ea.no_grad\(\)"):
+        p += 1
+    with ea.no_grad(), pytest.raises(errors.ShapeError, match="does not fit"):
+        p += np.ones((2, 2))
+    p.grad *= 3
+    assert p.grad.tolist() == [3.0, 3.0]
+    assert grad.tolist() == [1.0, 1.0]  # a new tensor, as before
+
+
+def test_arguments_of_the_core_beyond_their_range():
+    """Regression: read out of bounds, or failed with C++ signatures."""
+    spec = {"evolve": {"kind": "evolving", "alpha": [0.1, 0.2], "beta": 0.1}}
+    for layer in (-1, 2):
+        with pytest.raises(errors.ConfigError, match="expected 0 to 1"):
+            ea._core.Attention(spec, 8, 2, layer=layer, num_layers=2)
+    with pytest.raises(errors.DTypeError, match="expected an array of NumPy"):
+        ea.from_numpy([1.0, 2.0])

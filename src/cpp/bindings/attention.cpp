@@ -112,6 +112,9 @@ std::unique_ptr<Attention> make_attention(
               "a head has keys of width {} and values of width {}; expected "
               "positive widths (hidden_size {}, num_heads {})",
               c.head_key_width, c.head_value_width, c.query_size, c.heads);
+  EA_CHECK_AS(ConfigError, layer >= 0 && layer < num_layers, "attention",
+              "layer is {}, expected 0 to {}, as num_layers is {}", layer,
+              num_layers - 1, num_layers);
   c.dropout = dropout;
   c.layer = layer;
   c.num_layers = num_layers;

@@ -215,7 +215,10 @@ Tensor from_dlpack(const py::object& object) {
   auto release = [managed, device] {
     if (managed->deleter == nullptr || Py_IsInitialized() == 0) return;
     // The owner may use the memory at once, on a stream we do not know.
-    if (!device.is_cpu()) synchronize(device);
+    try {
+      if (!device.is_cpu()) synchronize(device);
+    } catch (const Error&) {  // a failing device reports it at its next use
+    }
     const py::gil_scoped_acquire gil;
     managed->deleter(managed);
   };

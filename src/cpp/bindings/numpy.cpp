@@ -2,6 +2,7 @@
 #include "bindings/numpy.h"
 
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <optional>
 
@@ -195,6 +196,13 @@ Var var_of(const py::handle& object) {
   return Var(from_python(object));
 }
 
+// Compares the values of two tensors of one shape and dtype.
+static bool same_bytes(const Tensor& a, const Tensor& b) {
+  const std::size_t bytes =
+      static_cast<std::size_t>(a.numel()) * size_of(a.dtype());
+  return bytes == 0 || std::memcmp(a.raw(), b.raw(), bytes) == 0;
+}
+
 Var operand_of(const py::handle& object, const Var& beside) {
   if (py::isinstance<Var>(object)) return object.cast<Var>();
   check_no_gradient_within(object);
@@ -206,7 +214,15 @@ Var operand_of(const py::handle& object, const Var& beside) {
                 ".to('float32')",
                 described(object), beside.dtype());
   }
-  const Tensor values = from_python(object, beside.dtype());
+  const Tensor exact = from_python(object, /*exact=*/true);
+  const Tensor values = cast(exact, beside.dtype());
+  if (!is_floating(exact.dtype()) && !is_floating(beside.dtype())) {
+    const Tensor back = cast(values, exact.dtype());
+    EA_CHECK_AS(DTypeError, same_bytes(exact, back), "tensor",
+                "{} beside a tensor of {} would lose its value; use "
+                ".to('int64')",
+                described(object), beside.dtype());
+  }
   const py::gil_scoped_release release;
   return Var(to_device(values, beside.device()));
 }

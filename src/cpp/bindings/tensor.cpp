@@ -18,6 +18,33 @@
 
 namespace ea {
 
+// An array of NumPy; other objects raise a typed error.
+struct ArrayArgument {
+  py::array value;
+};
+
+}  // namespace ea
+
+namespace pybind11::detail {
+
+template <>
+struct type_caster<ea::ArrayArgument> {
+  PYBIND11_TYPE_CASTER(ea::ArrayArgument, handle_type_name<array>::name);
+
+  bool load(handle source, bool) {
+    EA_CHECK_AS(DTypeError, isinstance<array>(source), "from_numpy",
+                "expected an array of NumPy to share, got {}; Tensor(values) "
+                "copies",
+                ea::described(source));
+    value.value = reinterpret_borrow<array>(source);
+    return true;
+  }
+};
+
+}  // namespace pybind11::detail
+
+namespace ea {
+
 namespace {
 
 using Sizes = py::typing::Tuple<py::int_, py::ellipsis>;
@@ -78,6 +105,25 @@ Var reflected_op(const Var& self, const py::object& other) {
   const Var lhs = operand_of(other, self);
   const py::gil_scoped_release release;
   return Fn(lhs, self);
+}
+
+// x op= y. As in PyTorch, parameters change in place, without recording; other
+// tensors are not changed: Python binds the name to a new one.
+template <BinaryFn Fn>
+py::object in_place_op(const py::object& self, const py::object& other) {
+  const Var& x = self.cast<const Var&>();
+  if (!x.requires_grad() || !x.is_leaf()) {
+    return py::cast(forward_op<Fn>(x, other));
+  }
+  EA_CHECK_AS(InputError, !grad_enabled(), "tensor",
+              "a tensor that requires a gradient changes in place only within "
+              "ea.no_grad(); write x = x + y for a new tensor");
+  const Tensor y = forward_op<Fn>(x, other).data();
+  EA_CHECK(y.shape() == x.shape(), "tensor",
+           "the result of shape {} does not fit into the tensor of shape {}",
+           y.shape(), x.shape());
+  copy_into(y, x.data());
+  return self;
 }
 
 std::string repr(const Var& v) {
@@ -213,6 +259,10 @@ void bind_arithmetic(py::class_<Var>& c) {
       .def("__rmul__", &reflected_op<mul>, py::is_operator())
       .def("__truediv__", &forward_op<div>, py::is_operator())
       .def("__rtruediv__", &reflected_op<div>, py::is_operator())
+      .def("__iadd__", &in_place_op<add>, py::is_operator())
+      .def("__isub__", &in_place_op<sub>, py::is_operator())
+      .def("__imul__", &in_place_op<mul>, py::is_operator())
+      .def("__itruediv__", &in_place_op<div>, py::is_operator())
       .def("__floordiv__", &forward_op<floor_divide>, py::arg("other"),
            py::is_operator(), kFloorDivide)
       .def("__rfloordiv__", &reflected_op<floor_divide>, py::is_operator())
@@ -395,7 +445,8 @@ void bind_tensor(py::module_& m) {
       py::arg("object"), "Wraps an object with __dlpack__ without copying.");
   m.def(
       "from_numpy",
-      [](const py::array& array) {
+      [](const ArrayArgument& given) {
+        const py::array& array = given.value;
         Tensor t = from_python(array);
         EA_CHECK_AS(InputError, t.raw() == array.data() || t.numel() == 0,
                     "from_numpy",

@@ -1,9 +1,10 @@
 // Products by halves, and running sums whose backward runs the other way.
 #include "ops/accumulate.h"
 
+#include <functional>
+
 #include "autograd/node.h"
 #include "ops/arithmetic.h"
-#include "ops/extent.h"
 #include "ops/shape_ops.h"
 
 namespace ea {
@@ -14,15 +15,21 @@ Tensor integers_of(const Tensor& x) {
   return contiguous(cast(to_device(x, kCpu), DType::i64));
 }
 
-// Multiplies int64 along n; x is [outer, n, inner].
-Tensor whole_products(const Tensor& x, const Extent& e) {
+// Combines int64 along n, from `first`; x is [outer, n, inner].
+template <typename Combine>
+Tensor combined(const Tensor& x, const Extent& e, double first,
+                Combine combine) {
   const Tensor values = integers_of(x);
-  const Tensor y = full({e.outer, e.inner}, DType::i64, 1.0);
-  for (std::int64_t i = 0; i < values.numel(); ++i) {
-    const std::int64_t o = i / (e.n * e.inner);
-    // Unsigned, for which overflow is defined.
-    auto& made = y.data<std::uint64_t>()[o * e.inner + i % e.inner];
-    made *= values.data<std::uint64_t>()[i];
+  const Tensor y = full({e.outer, e.inner}, DType::i64, first);
+  // Unsigned, for which overflow is defined.
+  const auto* row = values.data<std::uint64_t>();
+  for (std::int64_t o = 0; o < e.outer; ++o) {
+    auto* made = y.data<std::uint64_t>() + o * e.inner;
+    for (std::int64_t k = 0; k < e.n; ++k, row += e.inner) {
+      for (std::int64_t i = 0; i < e.inner; ++i) {
+        made[i] = combine(made[i], row[i]);
+      }
+    }
   }
   return to_device(y, x.device());
 }
@@ -53,11 +60,16 @@ Tensor running_sums(const Tensor& x, const Extent& e, bool backwards) {
 
 }  // namespace
 
+Tensor whole_sums(const Tensor& x, const Extent& e) {
+  return combined(x, e, 0.0, std::plus<>());
+}
+
 Var prod(const Var& x, std::optional<int> axis, bool keepdims) {
   const Extent e = extent_of(x.shape(), axis, "prod");
   const Shape shape = keepdims ? e.kept : e.dropped;
   if (!is_floating(x.dtype())) {
-    return Var(reshape_view(whole_products(x.data(), e), shape));
+    const Tensor y = combined(x.data(), e, 1.0, std::multiplies<>());
+    return Var(reshape_view(y, shape));
   }
   if (e.n == 0) return Var(full(shape, x.dtype(), 1.0, x.device()));
   // Multiplies one half by the other until one element is left: its gradient

@@ -4,9 +4,13 @@
 #include <optional>
 
 #include "autograd/var.h"
+#include "ops/extent.h"
 
 namespace ea {
 
+// Sums of integers along n of x, [outer, n, inner]: int64 [outer, inner], which
+// wraps as NumPy's does. Synchronises with the device.
+Tensor whole_sums(const Tensor& x, const Extent& e);
 // Product along the axis, or of all elements; 1 of none. Integers give int64,
 // which wraps as NumPy's does.
 Var prod(const Var& x, std::optional<int> axis, bool keepdims);

@@ -4,6 +4,7 @@
 #include "autograd/node.h"
 #include "kernels/reduce.h"
 #include "kernels/registry.h"
+#include "ops/accumulate.h"
 #include "ops/arithmetic.h"
 #include "ops/extent.h"
 #include "runtime/check.h"
@@ -11,11 +12,11 @@
 namespace ea {
 
 Var sum(const Var& x, std::optional<int> axis, bool keepdims) {
-  if (!is_floating(x.dtype())) {
-    // Exact up to 2^53.
-    return cast(sum(cast(x, DType::f64), axis, keepdims), DType::i64);
-  }
   const Extent e = extent_of(x.shape(), axis, "sum");
+  if (!is_floating(x.dtype())) {
+    const Tensor y = whole_sums(x.data(), e);
+    return Var(reshape_view(y, keepdims ? e.kept : e.dropped));
+  }
   const Tensor y = empty({e.outer, e.inner}, x.dtype(), x.device());
   kernels::run<Sum>(
       {reshape_view(contiguous(x.data()), {e.outer, e.n, e.inner}), y});

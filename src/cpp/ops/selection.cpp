@@ -42,6 +42,14 @@ Var taken(const Var& x, const Tensor& found, std::optional<int> axis,
   return reshape(gather_rows(flat(x), at), keepdims ? e.kept : e.dropped);
 }
 
+// Smallest and largest number of an integer type, the latter rounded down to a
+// double.
+std::pair<double, double> range_of(DType dtype) {
+  if (dtype == DType::u8) return {0, UINT8_MAX};
+  if (dtype == DType::i32) return {INT32_MIN, INT32_MAX};
+  return {-0x1p63, 0x1.fffffffffffffp62};
+}
+
 }  // namespace
 
 Var where(const Tensor& condition, const Var& a, const Var& b) {
@@ -79,6 +87,14 @@ Var clip(const Var& x, std::optional<double> low, std::optional<double> high) {
                 "the bound {} of a tensor of {} would lose its fraction; use "
                 ".to('float32')",
                 *bound, x.dtype());
+    if (!is_floating(x.dtype())) {
+      const auto [least, most] = range_of(x.dtype());
+      const bool lower = beyond == Comparison::less;
+      if (lower ? *bound < least : *bound > most) continue;
+      EA_CHECK_AS(DTypeError, lower ? *bound <= most : *bound >= least, "clip",
+                  "{} holds no number beyond the bound {}; use .to('float32')",
+                  x.dtype(), *bound);
+    }
     const Tensor limit = full({1}, x.dtype(), *bound, x.device());
     const Tensor out = to_device(compare(beyond, x.data(), limit), kCpu);
     for (std::int64_t i = 0; i < n; ++i) {
