@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import pickle
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -161,6 +162,78 @@ def test_its_file_must_have_been_imported(my_evolving, tmp_path, monkeypatch):
     monkeypatch.delitem(ea.attention.base._KINDS["evolve"], "my_evolving")
     with pytest.raises(ea.ConfigError, match=r"my_evolving.*import its module"):
         ea.BertForSequenceClassification.from_pretrained(tmp_path)
+
+
+@dataclass(frozen=True)
+class Forgotten(ea.attention.CustomEvolve):
+    """A kind without @register."""
+
+    gain: float = 0.5
+
+    def step(self, scores, previous, context):
+        return scores if previous is None else scores + self.gain * previous
+
+
+@dataclass(frozen=True)
+class ForgottenScore(ea.attention.CustomScore):
+    def scores(self, q, k, dot, pair_sum, context):
+        return dot(q, k, 0.5)
+
+
+@dataclass(frozen=True)
+class Derived(ea.attention.Evolving):
+    """A subclass with the name of its base in config.json."""
+
+
+UNREGISTERED = {
+    "evolve": (lambda: Forgotten(), "call it 'custom'.*register.'forgotten'. above"),
+    "score": (lambda: ea.attention.Spec(ForgottenScore()), "score kind ForgottenScore"),
+    "layer": (lambda: ["vanilla", "vanilla", Forgotten()], "kind Forgotten is not"),
+    "subclass": (lambda: Derived(0.1, 0.1), "call it 'evolving'"),
+}
+
+
+@pytest.mark.parametrize("case", UNREGISTERED)
+def test_a_kind_that_no_file_can_name_is_not_saved(case, tmp_path):
+    attention, message = UNREGISTERED[case]
+    model = tiny(attention=attention())
+    model(**BATCH.packed())
+    assert "ttention" in repr(model.config)
+    with pytest.raises(ea.ConfigError, match=message):
+        model.save_pretrained(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_estimator_that_no_process_could_read_is_not_pickled():
+    x = np.random.default_rng(0).normal(size=(6, 1, 8))
+    sizes = {"hidden_size": 16, "num_blocks": 1, "n_epochs": 1}
+    fitted = ea.TimeSeriesClassifier(**sizes, attention=Forgotten()).fit(x, [0, 1] * 3)
+    with pytest.raises(ea.ConfigError, match="Forgotten is not registered"):
+        pickle.dumps(fitted)
+
+
+def test_training_that_could_not_be_saved_does_not_begin(tmp_path, monkeypatch):
+    held = {slot: dict(kinds) for slot, kinds in ea.attention.base._KINDS.items()}
+    monkeypatch.setattr(ea.attention.base, "_KINDS", held)
+    monkeypatch.setattr(Forgotten, "kind", "custom")
+    rows = [{"input_ids": [2, 7, 3], "labels": 1}] * 2
+    model = tiny(attention=Forgotten())
+
+    def trainer(folder, strategy):
+        args = ea.TrainingArguments(
+            str(tmp_path / folder), max_steps=1, save_strategy=strategy
+        )
+        return ea.Trainer(model, args, train_dataset=rows)
+
+    saving = trainer("a", "steps")
+    with pytest.raises(ea.ConfigError, match="Forgotten is not registered"):
+        saving.train()
+    assert saving.state.global_step == 0
+    assert trainer("b", "no").train().global_step == 1
+    ea.attention.register("forgotten")(Forgotten)  # as the message says
+    saving.save_model(str(tmp_path / "c"))
+    again = ea.BertForSequenceClassification.from_pretrained(tmp_path / "c")
+    assert again.config.attention == Forgotten()
 
 
 # --- arguments and results of a step --------------------------------------------------

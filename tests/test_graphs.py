@@ -186,6 +186,19 @@ def test_what_can_evolve_or_is_vanilla_is_not_told():
         made(attention=Shifted(), num_hidden_layers=2)
 
 
+def test_a_spec_means_what_it_says():
+    """Dot products are no concatenative scores; GAT's own layer is its evolve kind."""
+    for slots in ({"score": "dot"}, {"evolve": EVOLVING}):
+        with pytest.raises(ea.ConfigError, match=r"scope is Dense.*expected .*Edges"):
+            made(attention=ea.attention.Spec(**slots))
+    score = ea.attention.Concatenative(0.3)
+    own = ea.attention.Spec(score, "edges", evolve=EVOLVING)
+    assert made(attention=own, negative_slope=0.3).config.attention == EVOLVING
+    other = made(attention=own).config
+    assert other.attention == own
+    assert ea.GATConfig.from_dict(other.to_dict()).attention == own
+
+
 @ea.attention.register("test_edges_shifted")
 @dataclass(frozen=True)
 class Shifted(ea.attention.CustomEvolve):

@@ -362,6 +362,24 @@ def test_other_slots_are_taken_as_they_are():
     assert all(gradients[name].any() for name in names)
 
 
+@pytest.mark.parametrize("evolve", [None, EVOLVING["attention"]], ids=repr)
+def test_a_spec_of_defaults_has_no_buckets(evolve, tmp_path):
+    """Spec() says 1/√d and no bias: as with the same scale written out."""
+    spec = ea.attention.Spec(evolve=evolve)
+    scaled = ea.attention.Spec(ea.attention.Dot(SIZES["d_kv"] ** -0.5), evolve=evolve)
+    model = tiny("v1.0", attention=spec).eval()
+    assert not any("encoder" in n and "_bias" in n for n, _ in model.named_parameters())
+    given = draw().packed()
+    expected = tiny("v1.0", attention=scaled).eval()(**given)
+    found = arrays_of(model(**given))
+    for name, array in arrays_of(expected).items():
+        assert np.allclose(found[name], array, atol=1e-6), name
+    model.save_pretrained(tmp_path)
+    assert '"model_type": "evolving_t5"' in (tmp_path / "config.json").read_text()
+    again = ea.AutoModel.from_pretrained(tmp_path)
+    assert again.config.attention == model.config.attention == spec
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -380,6 +398,7 @@ def test_other_slots_are_taken_as_they_are():
             {"decoder_attention": ea.attention.Spec(ea.attention.Dot(1.0))},
             "expected a causal one",
         ),
+        ({"decoder_attention": ea.attention.Spec()}, "expected a causal one"),
     ],
 )
 def test_wrong_configs(options, text):

@@ -321,6 +321,7 @@ def test_a_plain_checkpoint_gains_the_convolutions_of_three_chains(tmp_path):
             },
             "expected a causal one",
         ),
+        ({"decoder_attention": ea.attention.Spec()}, "expected a causal one"),
         ({"cross_attention": ea.attention.Evolving(0.1, 0.1)}, "shift='query'"),
         ({"cross_attention": "evolvin"}, "evolvin"),
         ({"attention": ["vanilla"] * 2}, "2 specs for 3 layers"),

@@ -114,6 +114,38 @@ def test_asking_for_outputs_changes_nothing_else(name):
     assert_same_bits(grads, asked_grads)
 
 
+def pixels(height, width):
+    return ea.attention.Spec(bias=ea.attention.RelativePositions2d(height, width))
+
+
+@pytest.mark.parametrize(
+    ("token", "attention", "message"),
+    [
+        (True, pixels(2, 4), "with a class token.*set use_class_token=False"),
+        (False, pixels(2, 3), r"width is 3, but images of \[8, 12\] have 4 columns"),
+        (False, ("vanilla", pixels(4, 2)), r"expected .*\(\*config\.grid\): height 2"),
+    ],
+    ids=["class token", "other width", "swapped"],
+)
+def test_positions_that_do_not_count_the_patches_are_refused(token, attention, message):
+    sizes = {"image_size": [8, 12], "patch_size": [4, 3]}
+    with pytest.raises(ea.ConfigError, match=message):
+        ea.ViTConfig(**sizes, use_class_token=token, attention=attention)
+
+
+def test_positions_that_count_the_patches_follow_the_size_of_images(tmp_path):
+    plain = tiny("ViTModel", use_class_token=False, attention=None)
+    assert plain.config.grid == (2, 4)
+    plain.save_pretrained(tmp_path)
+    model = ea.ViTModel.from_pretrained(
+        tmp_path, image_size=[8, 15], attention=pixels(2, 5)
+    )
+    assert sum("relative_width" in name for name in model.load_report.new) == LAYERS
+    assert model.interpolate_positions([16, 15]).config.grid == (4, 5)
+    with pytest.raises(ea.ConfigError, match=r"width is 5.* have 4 columns"):
+        model.interpolate_positions([8, 12])
+
+
 def test_integers_are_pixels_as_they_are():
     model = tiny().eval()
     whole = np.random.default_rng(0).integers(0, 256, (2, 2, 8, 12))

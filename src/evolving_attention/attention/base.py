@@ -118,7 +118,7 @@ class CustomEvolve(Evolve):
 
     Override :meth:`step`, and :meth:`parameters` if the kind has any. Options are the
     fields of the (frozen data-)class. ``@register("name")`` lets config.json load it by
-    that name once its module is imported.
+    that name once its module is imported; a model cannot be saved without it.
     """
 
     kind: ClassVar[str] = "custom"
@@ -186,6 +186,25 @@ def register(kind: str) -> Callable[[type[_S]], type[_S]]:
         return cls
 
     return put
+
+
+def check_registered(slot: Slot) -> None:
+    """Checks that config.json can name the class of ``slot``.
+
+    Raises:
+        ConfigError: it is not registered; a subclass needs a name of its own.
+    """
+    cls = type(slot)
+    held = _KINDS[cls.slot].get(cls.kind)
+    if held is None or held.__qualname__ != cls.__qualname__:
+        name = cls.__name__.lower()
+        raise ConfigError(
+            f"{cls.slot} kind {cls.__qualname__} is not registered: config.json would "
+            f"call it '{cls.kind}', which does not load this class; expected a name of "
+            f"its own: put @ea.attention.register('{name}') above the class, or, to "
+            f"save a model that exists, call ea.attention.register('{name}')("
+            f"{cls.__name__})"
+        )
 
 
 def kinds(slot: str = "evolve") -> dict[str, type[Slot]]:

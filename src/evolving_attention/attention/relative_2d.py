@@ -15,7 +15,8 @@ class RelativePositions2d(Bias):
     """S_ij += q_i · (a_{row(j)−row(i)} + b_{column(j)−column(i)}) / √d.
 
     The tokens of a sequence are the pixels of an image, row by row: token t is pixel
-    (t // width, t % width). Both tables are shared by the heads of a layer.
+    (t // width, t % width), so a ViT needs ``use_class_token=False`` and the width of
+    its grid of patches. Both tables are shared by the heads of a layer.
 
     Args:
         height: rows of pixels; larger row distances count as the largest.

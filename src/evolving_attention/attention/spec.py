@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -15,7 +15,15 @@ from evolving_attention.attention.score import Dot
 from evolving_attention.attention.vanilla import Vanilla
 from evolving_attention.errors import ConfigError
 
-__all__ = ["Spec", "equals_vanilla", "from_config", "to_config", "to_core"]
+__all__ = [
+    "Spec",
+    "check_saved",
+    "each",
+    "equals_vanilla",
+    "from_config",
+    "to_config",
+    "to_core",
+]
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,8 @@ class Spec:
         evolve: how the previous layer's map enters; default :class:`Vanilla`.
 
     Each is an object of this package, a dict ``{"kind": …, option: value}``, or a name.
+    A slot that is left out has its default in every model, also where the model's own
+    layer has another one, such as the buckets of T5.
 
     Raises:
         ConfigError: a slot is invalid, or the slots are incompatible: kernels larger
@@ -61,12 +71,6 @@ class Spec:
     def to_core(self) -> dict[str, Any]:
         """Returns the core's input for layers: options, and slots written in Python."""
         return {slot: getattr(self, slot).to_core() for slot in _SLOTS}
-
-    @property
-    def equals_vanilla(self) -> bool:
-        """Whether the result is bit-identical to BERT's own attention."""
-        plain = (self.score, self.scope, self.bias) == (Dot(), Dense(), NoBias())
-        return plain and self.evolve.equals_vanilla
 
 
 _SLOTS: dict[str, type] = {
@@ -106,11 +110,15 @@ def _single(value: Any) -> Any:
                 f"attention={dict(value)!r}: expected a dict with 'kind', or with some "
                 f"of the slots {', '.join(known)}"
             )
-        value = Spec(**value)
-    if isinstance(value, Spec):
-        short = Spec(evolve=value.evolve)
-        return value.evolve if value == short else value
-    return base.from_config(value, Evolve)
+        return Spec(**value)
+    return value if isinstance(value, Spec) else base.from_config(value, Evolve)
+
+
+def each(attention: Any, function: Callable[[Any], Any]) -> Any:
+    """Applies ``function`` to one attention, or to each of a tuple."""
+    if isinstance(attention, tuple):
+        return tuple(map(function, attention))
+    return function(attention)
 
 
 def to_config(attention: Any) -> Any:
@@ -129,6 +137,21 @@ def to_core(attention: Any) -> Any:
 
 
 def equals_vanilla(attention: Any) -> bool:
-    """Whether an ``attention`` is bit-identical to BERT's own."""
-    each = attention if isinstance(attention, tuple) else (attention,)
-    return all(one.equals_vanilla for one in each)
+    """Whether an ``attention`` is bit-identical to the architecture's own.
+
+    A config shows the architecture's own layer as an evolve kind, so a spec is another.
+    """
+    layers = attention if isinstance(attention, tuple) else (attention,)
+    return all(isinstance(one, Evolve) and one.equals_vanilla for one in layers)
+
+
+def check_saved(attention: Any) -> None:
+    """Checks that the classes of an ``attention`` can be loaded from config.json.
+
+    Raises:
+        ConfigError: a class is not registered.
+    """
+    for one in attention if isinstance(attention, tuple) else (attention,):
+        whole = isinstance(one, Spec)
+        for slot in [getattr(one, name) for name in _SLOTS] if whole else [one]:
+            base.check_registered(slot)

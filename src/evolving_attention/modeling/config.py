@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from evolving_attention import attention as attention_room
-from evolving_attention.attention import Vanilla, spec
+from evolving_attention.attention import Evolve, Spec, Vanilla, spec
 from evolving_attention.errors import ConfigError, suggestion
 from evolving_attention.field_types import plain_scalar
 from evolving_attention.interop.config_rules import check_config
@@ -28,6 +29,7 @@ _COMMON: dict[str, Any] = {
     "id2label": None,
     "label2id": None,
     "problem_type": None,
+    "text_columns": None,
     "classifier_dropout": None,
 }
 _OF_LOADING = {  # arguments of from_pretrained, transformers' and ours
@@ -122,9 +124,12 @@ def _names(
 class PretrainedConfig:
     """Base of the configs.
 
-    Options are keyword arguments with Hugging Face's names; ``attention`` is an evolve
-    kind (object, dict or name). Unknown entries of a config.json are kept and written
-    back.
+    Options are keyword arguments with Hugging Face's names. ``attention`` is an evolve
+    kind (object, dict or name), which means the architecture's own layer with that
+    kind; a :class:`~evolving_attention.attention.Spec`; or a list with one of these for
+    each layer. ``text_columns`` names the columns of the texts that the model was last
+    trained on; the Trainer sets it. Unknown entries of a config.json are kept and
+    written back.
 
     Raises:
         ConfigError: an option is unknown, of the wrong type or out of range.
@@ -196,9 +201,10 @@ class PretrainedConfig:
                 "multi_label_classification with 2 or more: change one of the two, or "
                 "leave problem_type out"
             )
-        self.attention = attention_room.from_config(attention)
         self._extra = extra
         self.__dict__.update(values)
+        made = attention_room.from_config(attention)
+        self.attention = spec.each(made, partial(self._short, "attention"))
         self.id2label = labels or {i: f"LABEL_{i}" for i in range(count)}
         self.label2id = {label: i for i, label in self.id2label.items()}
 
@@ -239,7 +245,8 @@ class PretrainedConfig:
         elif isinstance(names, dict):  # in files id2label counts; names may repeat
             options["label2id"] = {str(label): i for i, label in names.items()}
         if overrides.get("num_labels") is not None:
-            options.pop("problem_type", None)  # belongs to the checkpoint's own task
+            for name in ("problem_type", "text_columns"):  # of the checkpoint's task
+                options.pop(name, None)
         checked = cls(attention=attention, **{**options, **overrides})
         checked._extra = extra
         for name, allowed in _ONLY.items():
@@ -264,15 +271,22 @@ class PretrainedConfig:
         values["id2label"] = {str(i): label for i, label in self.id2label.items()}
         del values["num_labels"]
         out = {**copy.deepcopy(self._extra), **values, "model_type": self.model_type}
-        if not isinstance(self.attention, Vanilla):
-            out["attention"] = spec.to_config(self.attention)
+        for chain, short in self._shorts().items():
+            plain = isinstance(short, Vanilla)
+            out[chain] = None if plain else spec.to_config(short)
         return {k: v for k, v in sorted(out.items()) if v is not None}
 
     def to_saved(self) -> dict[str, Any]:
         """Like :meth:`to_dict`, marked if no other library computes the same model.
 
         See :mod:`evolving_attention.interop.evolving_mark`.
+
+        Raises:
+            ConfigError: a kind written in Python is not registered: no file could name
+                it.
         """
+        for short in self._shorts().values():
+            spec.check_saved(short)
         values = self.to_dict()
         plain = self._equals_vanilla() and not self._differs(values)
         if self.marks_evolving and not plain:
@@ -287,7 +301,32 @@ class PretrainedConfig:
 
     def _equals_vanilla(self) -> bool:
         """Whether other libraries' attention computes the same result."""
-        return spec.equals_vanilla(self.attention)
+        return all(map(spec.equals_vanilla, self._shorts().values()))
+
+    def _layer(self, chain: str, evolve: Evolve) -> Spec:
+        """Returns the layer that an evolve kind alone means in one of ``chains``."""
+        return Spec(evolve=evolve)
+
+    def _full(self, chain: str, made: Any) -> Spec:
+        """Returns the complete spec of one layer."""
+        return made if isinstance(made, Spec) else self._layer(chain, made)
+
+    def _short(self, chain: str, made: Any) -> Any:
+        """Returns just the evolve kind if the layer is the architecture's own."""
+        own = isinstance(made, Spec) and made == self._layer(chain, made.evolve)
+        return made.evolve if own else made
+
+    def _fulls(self) -> dict[str, Any]:
+        return {
+            chain: spec.each(getattr(self, chain), partial(self._full, chain))
+            for chain in self.chains
+        }
+
+    def _shorts(self) -> dict[str, Any]:
+        return {
+            chain: spec.each(getattr(self, chain), partial(self._short, chain))
+            for chain in self.chains
+        }
 
     def sizes(self) -> dict[str, int]:
         """Returns the options that determine sizes of parameter axes."""
@@ -309,8 +348,8 @@ class PretrainedConfig:
     def core_options(self) -> dict[str, Any]:
         """Returns the flat settings that the C++ core reads."""
         values = {name: getattr(self, name) for name in {**_COMMON, **self.defaults}}
-        values["attention"] = spec.to_core(self.attention)
-        return values
+        fulls = self._fulls()
+        return values | {chain: spec.to_core(fulls[chain]) for chain in fulls}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, type(self)) and self.to_dict() == other.to_dict()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -14,11 +13,10 @@ from evolving_attention.attention import (
     EvolvingCausal,
     Predictive,
     Spec,
-    Vanilla,
     Window,
     from_config,
 )
-from evolving_attention.attention import spec as spec_room
+from evolving_attention.attention.spec import each, to_core
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.interop.config_rules import Rules, check_rules
 from evolving_attention.modeling.base import MODELS, PreTrainedModel
@@ -40,8 +38,8 @@ _SAID: set[str] = set()
 class EncoderDecoderConfig(PretrainedConfig):
     """Base of the configs of encoder-decoders.
 
-    An evolve kind alone, as ``attention``, ``decoder_attention`` or
-    ``cross_attention``, means the architecture's own layer with that kind.
+    ``attention``, ``decoder_attention`` and ``cross_attention`` are each as in
+    :class:`PretrainedConfig`, and each has its own chain of maps.
     """
 
     chains = ("attention", *_DECODER)
@@ -58,8 +56,7 @@ class EncoderDecoderConfig(PretrainedConfig):
         super()._set(values, attention, extra)
         given["attention"] = self.attention
         for name in self.chains:
-            made = from_config(given[name])
-            full = _each(made, partial(self._full, name))
+            full = each(from_config(given[name]), partial(self._full, name))
             if name == "cross_attention":
                 _check_order(full, source)
             setattr(self, name, self._kept(name, full))
@@ -68,13 +65,9 @@ class EncoderDecoderConfig(PretrainedConfig):
     def _complete(self, values: dict[str, Any]) -> None:
         """Fills in the options that follow from others."""
 
-    @abstractmethod
-    def _layer(self, chain: str, evolve: Evolve) -> Spec:
-        """Returns the layer that an evolve kind alone means."""
-
     def _full(self, chain: str, made: Any) -> Spec:
         """Returns the complete spec of one layer."""
-        full = made if isinstance(made, Spec) else self._layer(chain, made)
+        full = super()._full(chain, made)
         if chain == "decoder_attention" and not getattr(full.scope, "causal", False):
             raise ConfigError(
                 f"decoder_attention: the scope is {full.scope!r}, which shows later "
@@ -82,20 +75,9 @@ class EncoderDecoderConfig(PretrainedConfig):
             )
         return full
 
-    def _short(self, chain: str, made: Any) -> Any:
-        """Returns just the evolve kind if the layer is the architecture's own."""
-        plain = isinstance(made, Spec) and made == self._layer(chain, made.evolve)
-        return made.evolve if plain else made
-
     def _kept(self, chain: str, full: Any) -> Any:
         """Returns the form of a chain that the config shows."""
-        return _each(full, partial(self._short, chain))
-
-    def _shorts(self) -> dict[str, Any]:
-        return {
-            name: _each(getattr(self, name), partial(self._short, name))
-            for name in self.chains
-        }
+        return each(full, partial(self._short, chain))
 
     def _check_tokens(self, source: str) -> None:
         words = self.target_words
@@ -112,45 +94,18 @@ class EncoderDecoderConfig(PretrainedConfig):
         """Number of tokens in the target's vocabulary."""
         return int(self.vocab_size)
 
-    def _equals_vanilla(self) -> bool:
-        return all(map(spec_room.equals_vanilla, self._shorts().values()))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the contents of config.json; vanilla attention is left out."""
-        values = super().to_dict()
-        for name, short in self._shorts().items():
-            values.pop(name, None)
-            if not isinstance(short, Vanilla):
-                values[name] = spec_room.to_config(short)
-        return values
-
-    def core_options(self) -> dict[str, Any]:
-        """Returns the flat settings that the C++ core reads."""
-        options = super().core_options()
-        for name in self.chains:
-            full = _each(getattr(self, name), partial(self._full, name))
-            options[name] = spec_room.to_core(full)
-        return options
-
-
-def _each(made: Any, function: Callable[[Any], Any]) -> Any:
-    """Applies ``function`` to one attention, or to each of a tuple."""
-    if isinstance(made, tuple):
-        return tuple(map(function, made))
-    return function(made)
-
 
 def _check_order(cross: Any, source: str) -> None:
     """Rejects cross-attention whose maps read later target tokens, or warns."""
-    for each in cross if isinstance(cross, tuple) else (cross,):
-        if isinstance(each.scope, Window):
+    for one in cross if isinstance(cross, tuple) else (cross,):
+        if isinstance(one.scope, Window):
             raise ConfigError(
-                f"{source}: cross_attention has the scope {each.scope!r}, which needs "
+                f"{source}: cross_attention has the scope {one.scope!r}, which needs "
                 "keys of the queries' own tokens; expected ea.attention.Dense()"
             )
-        if not _core.reads_later_queries(spec_room.to_core(each)):
+        if not _core.reads_later_queries(to_core(one)):
             continue
-        evolve = each.evolve
+        evolve = one.evolve
         if not isinstance(evolve, EvolvingCausal):
             raise ConfigError(
                 f"{source}: cross_attention={evolve!r} reads the maps of later target "

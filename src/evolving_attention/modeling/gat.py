@@ -17,7 +17,6 @@ from evolving_attention.attention import (
     Evolving,
     Spec,
 )
-from evolving_attention.attention import spec as spec_room
 from evolving_attention.data.graph import Graph, sparse_rows
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.interop.config_rules import Rules, check_rules
@@ -57,7 +56,8 @@ class GATConfig(PretrainedConfig):
             itself, replacing those in the graph.
         num_labels: number of classes; names go to ``id2label``.
         attention: see :class:`PretrainedConfig`. An evolve kind alone means GAT's layer
-            with that kind. Kernels have size 1, since edges have no neighbours:
+            with that kind: ``Spec(Concatenative(negative_slope), "edges",
+            evolve=kind)``. Kernels have size 1, since edges have no neighbours:
             ``Evolving(alpha, beta, kernel_size=1)``. A chain of maps ends where the
             number of heads changes: with one output head, a two-layer model never
             evolves.
@@ -108,15 +108,15 @@ class GATConfig(PretrainedConfig):
                 )
         check_rules(values, source, _RULES)
         super()._set(values, attention, extra)
-        full = self._full()
+        full = self._fulls()["attention"]
         specs = full if isinstance(full, tuple) else (full,)
-        for each in specs:
-            if not isinstance(each.scope, (Edges, CustomScope)):
+        for one in specs:
+            if not isinstance(one.scope, (Edges, CustomScope)):
                 raise ConfigError(
-                    f"{source}: the scope is {each.scope!r}, which does not see the "
+                    f"{source}: the scope is {one.scope!r}, which does not see the "
                     "graph; expected ea.attention.Edges()"
                 )
-        self._tell_if_no_map_is_carried([each.evolve for each in specs])
+        self._tell_if_no_map_is_carried([one.evolve for one in specs])
 
     def _tell_if_no_map_is_carried(self, kinds: list[Evolve]) -> None:
         """Warns if these kinds have no effect: a map goes on to a layer of equal heads.
@@ -136,22 +136,8 @@ class GATConfig(PretrainedConfig):
                 stacklevel=4,
             )
 
-    def _full(self) -> Any:
-        """Returns the complete spec of the layers."""
-
-        def one(made: Any) -> Spec:
-            if isinstance(made, Spec):
-                return made
-            return Spec(Concatenative(self.negative_slope), Edges(), evolve=made)
-
-        given = self.attention
-        return tuple(map(one, given)) if isinstance(given, tuple) else one(given)
-
-    def core_options(self) -> dict[str, Any]:
-        """Returns the flat settings that the C++ core reads."""
-        options = super().core_options()
-        options["attention"] = spec_room.to_core(self._full())
-        return options
+    def _layer(self, chain: str, evolve: Evolve) -> Spec:
+        return Spec(Concatenative(self.negative_slope), Edges(), evolve=evolve)
 
 
 class _GraphModel(PreTrainedModel):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
-from evolving_attention.attention import Evolving
+from evolving_attention.attention import Evolving, RelativePositions2d
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError
 from evolving_attention.interop.config_rules import Rules, check_rules
@@ -67,11 +67,13 @@ class ViTConfig(ImageConfig):
         pooler_act: the pooler's activation.
         num_labels: number of classes; names go to ``id2label``.
         attention: see :class:`PretrainedConfig`. Maps have a row and a column for the
-            class token and each patch, row by row of the image.
+            class token and each patch, row by row of the image. The bias
+            ``RelativePositions2d`` counts patches: it needs ``use_class_token=False``
+            and the columns of ``grid`` as its width.
 
     Raises:
-        ConfigError: an option is unknown, of the wrong type or out of range, or images
-            are smaller than a patch.
+        ConfigError: an option is unknown, of the wrong type or out of range, images are
+            smaller than a patch, or a ``RelativePositions2d`` does not fit the patches.
 
     Example:
         >>> import evolving_attention as ea
@@ -116,6 +118,28 @@ class ViTConfig(ImageConfig):
                 f"image_size = {self.image_size}; take smaller patches, or enlarge the "
                 "images"
             )
+        self._check_positions()
+
+    def _check_positions(self) -> None:
+        """Rejects relative positions that would take a token for another patch."""
+        layers = self._fulls()["attention"]
+        for one in layers if isinstance(layers, tuple) else (layers,):
+            if not isinstance(one.bias, RelativePositions2d):
+                continue
+            where, columns = f"{type(self).__name__}: {one.bias!r}", self.grid[1]
+            if self.use_class_token:
+                raise ConfigError(
+                    f"{where} with a class token, which it would take for the first "
+                    "patch, expected patches alone; set use_class_token=False, or take "
+                    "ea.attention.RelativePositions(max_distance)"
+                )
+            if one.bias.width != columns:
+                raise ConfigError(
+                    f"{where}: the width is {one.bias.width}, but images of "
+                    f"{self.image_size} have {columns} columns of patches of "
+                    f"{self.patch_size}; expected RelativePositions2d(*config.grid): "
+                    f"height {self.grid[0]}, width {columns}"
+                )
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -166,7 +190,7 @@ class _ViT(ImageModel):
         cls, folder: CheckpointFolder, config: PretrainedConfig
     ) -> Mapping[str, np.ndarray]:
         """Resizes the position table for the images of ``config``."""
-        held = ViTConfig.from_dict(folder.config, attention=config.attention)
+        held = ViTConfig.from_dict(folder.config, attention="vanilla")  # its sizes
         target = cast(ViTConfig, config).grid
         if held.grid == target:
             return folder.tensors
@@ -189,7 +213,8 @@ class _ViT(ImageModel):
             image_size: pixels of an image's side, or [height, width].
 
         Raises:
-            ConfigError: it is not a valid size, or smaller than a patch.
+            ConfigError: it is not a valid size, is smaller than a patch, or has another
+                number of columns than a bias ``RelativePositions2d``.
 
         Example:
             >>> import evolving_attention as ea
@@ -206,7 +231,7 @@ class _ViT(ImageModel):
         name = POSITIONS if POSITIONS in held else f"{VIT.prefix}{POSITIONS}"
         grid = cast(ViTConfig, self.config).grid
         table = resized_positions(host_array(held[name]), grid, config.grid)
-        vars(self).update(vars(self._rebuilt(config, self.dtype, {name: table})))
+        self._become(self._rebuilt(config, self.dtype, {name: table}))
         return self
 
     def save_timm(self, folder: str | Path) -> None:

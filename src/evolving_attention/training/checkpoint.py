@@ -106,21 +106,24 @@ def check_output_dir(args: TrainingArguments) -> str | None:
     return last
 
 
-def check_writable(args: TrainingArguments) -> None:
-    """Rejects an unwritable output_dir before any work.
+def check_writable(args: TrainingArguments, model: Any = None) -> None:
+    """Rejects before any work what could not be saved after it.
 
     Raises:
-        ConfigError: the folder, or the one to create it in, is a file or read-only.
+        ConfigError: the folder, or the one to create it in, is a file or read-only; or
+            there will be checkpoints, and config.json cannot hold the model's config.
     """
     path = pathlib.Path(args.output_dir).resolve()
     there = next(p for p in (path, *path.parents) if p.exists())
-    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
-        return
-    raise ConfigError(
-        f"output_dir={args.output_dir!r}: {there} is "
-        f"{'read-only' if there.is_dir() else 'a file'}, expected a folder to write "
-        "checkpoints and results to; choose another one"
-    )
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        raise ConfigError(
+            f"output_dir={args.output_dir!r}: {there} is "
+            f"{'read-only' if there.is_dir() else 'a file'}, expected a folder to "
+            "write checkpoints and results to; choose another one"
+        )
+    config: Any = getattr(model, "config", None)
+    if args.save_strategy != "no" and hasattr(config, "to_saved"):
+        config.to_saved()
 
 
 def clear_or_refuse(args: TrainingArguments) -> None:
