@@ -12,6 +12,7 @@ import pytest
 from evolving_attention import _core as core
 from evolving_attention import optim
 from evolving_attention.errors import CheckpointError, ConfigError, DTypeError
+from evolving_attention.modeling.base import MODELS
 
 SHAPES = [(3, 5), (7,), (1,), (2, 3, 4), (130, 33)]
 
@@ -219,6 +220,26 @@ def test_groups_for_weight_decay() -> None:
     assert (decayed["params"], decayed["weight_decay"]) == ([1, 4], 0.01)
     assert (free["params"], free["weight_decay"]) == ([2, 3], 0.0)
     assert len(optim.decay_groups(named[:1], 0.01)) == 1
+
+
+NEEDED = {
+    "gat": {"num_features": 5},
+    "ea_dc_transformer": {"channels": 3, "max_length": 10},
+    "transformer": {"vocab_size": 30},
+}
+EVERY = {cls.__name__: cls for task in MODELS.values() for cls in task.values()}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_no_model_decays_its_norms(name: str) -> None:
+    kind = EVERY[name]
+    model = kind.__new__(kind)  # its parameters get no memory
+    options = NEEDED.get(kind.config_class.model_type, {})
+    model._build(kind.config_class(**options), "float32")
+    decayed = optim.decay_groups(model.named_parameters(), 0.1)[0]["names"]
+    shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
+    assert decayed
+    assert [n for n in decayed if len(shapes[n]) == 1] == []  # norms have vectors
 
 
 def test_optimizers_by_name() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from evolving_attention.cli.translate_arguments import TranslationTrainingArguments
 from evolving_attention.errors import ConfigError
+from evolving_attention.training import argument_rules
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.refused_arguments import REFUSED
 
@@ -38,6 +39,14 @@ def test_defaults_are_those_of_transformers() -> None:
         assert field.default == getattr(default, "value", default), field.name
         compared += 1
     assert compared > 40
+
+
+def test_arguments_in_range_read_no_annotations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Reading them takes longer than one prediction."""
+    monkeypatch.setattr(argument_rules, "get_type_hints", None)
+    TrainingArguments("out", num_train_epochs=2)
 
 
 def test_every_option_of_transformers_is_known_or_refused_with_a_reason() -> None:

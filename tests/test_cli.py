@@ -522,3 +522,45 @@ def test_mistakes_in_the_process(words, code, says, tmp_path):
 def test_no_colour_without_a_terminal():
     done = run_cli("nothing", NO_COLOR="1")
     assert "\x1b[" not in done.stdout + done.stderr
+
+
+def run_code(code, *words, **variables):
+    """Runs Python code, and then the command line."""
+    code += "\nfrom evolving_attention.cli.main import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *words],
+        capture_output=True,
+        timeout=120,
+        env={**os.environ, "COLUMNS": "100", **variables},
+    )
+
+
+def test_warnings_are_messages():
+    code = (
+        "import warnings\n"
+        "from evolving_attention.cli import doctor\n"
+        "def run(**_):\n"
+        "    warnings.warn('a checkpoint is damaged')\n"
+        "doctor.run = run"
+    )
+    done = run_code(code, "doctor")
+    assert done.returncode == 0
+    assert done.stderr.decode() == "warning: a checkpoint is damaged\n"
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_an_encoding_that_lacks_characters(encoding):
+    done = run_cli("glue", "--help", PYTHONIOENCODING=encoding)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--model_name_or_path" in done.stdout
+
+
+def test_json_keeps_what_the_encoding_lacks():
+    code = (
+        "from evolving_attention.cli import common, doctor\n"
+        "doctor.run = lambda **_: common.print_json({'class': '\u00e9\u20ac'})"
+    )
+    done = run_code(code, "doctor", PYTHONIOENCODING="latin-1")
+    assert json.loads(done.stdout) == {"class": "\u00e9\u20ac"}
+    done = run_code(code, "doctor", PYTHONIOENCODING="utf-8")
+    assert "\u00e9\u20ac" in done.stdout.decode("utf-8")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +173,94 @@ def test_a_trained_folder_predicts_without_training_data(
         np.testing.assert_allclose(
             np.array(row[2:], float), [by_name["bad"], by_name["good"]], rtol=1e-4
         )
+
+
+def columns_file(folder: Path, columns: str) -> Path:
+    """Writes a csv file of 8 rows: columns of texts, and a label."""
+    texts = [f"a film {i}" for i in range(columns.count(",") + 1)]
+    lines = [",".join([*texts, "ab"[i % 2]]) for i in range(8)]
+    path = folder / f"{columns}.csv"
+    path.write_text("\n".join([f"{columns},label", *lines]))
+    return path
+
+
+def trained_on(run: Any, folder: Path, columns: str) -> dict[str, Any]:
+    """Trains on texts of these columns; returns options to use the model."""
+    train, none = columns_file(folder, columns), {"validation_file": None}
+    code, _, err = run(
+        steps=("--do_train",), train_file=train, **none, delimiter=None, max_steps=1
+    )
+    assert code == 0, err
+    config = json.loads((folder / "out" / "config.json").read_text())
+    assert config["text_columns"] == columns.split(",")
+    found = {"model_name_or_path": folder / "out", "output_dir": folder / "new"}
+    return {**ALONE, **none, **found}
+
+
+STEPS = [("--do_predict", "test_file"), ("--do_eval", "validation_file")]
+
+
+@pytest.mark.parametrize(("step", "option"), STEPS)
+def test_a_trained_folder_reads_the_columns_it_was_trained_on(
+    run: Any, tmp_path: Path, step: str, option: str
+) -> None:
+    trained = trained_on(run, tmp_path, "review")
+    for columns, chosen in (
+        ("title,review", "text 'review', label 'label', not used 'title'"),
+        ("comment", "text 'comment', label 'label'"),
+    ):
+        file = columns_file(tmp_path, columns)
+        code, _, err = run(steps=(step,), **{**trained, option: file})
+        assert code == 0, err
+        assert f"{file}: {chosen}" in err
+    file = columns_file(tmp_path, "title,comment")
+    code, _, err = run(steps=(step,), **{**trained, option: file})
+    assert code == 2
+    assert (
+        f"{file}: the columns title, comment are pairs of texts, expected single "
+        "texts, which the model was trained on; name the columns by --text_column_names"
+    ) in err
+    options = {**trained, option: file, "text_column_names": "title"}
+    code, _, err = run(steps=(step,), **options)
+    assert code == 0, err
+
+
+class HubSplit(list):  # type: ignore[type-arg]
+    """A split of a Hub data set with two text columns."""
+
+    column_names = ("title", "review", "label")
+    features = dict.fromkeys(column_names)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return [row[key] for row in self]
+        return super().__getitem__(key)
+
+
+def test_a_trained_folder_reads_its_columns_of_a_data_set_of_the_hub(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = {**trained_on(run, tmp_path, "review"), "dataset_name": "me/reviews"}
+    rows = [{"title": "a", "review": "film", "label": "ab"[i % 2]} for i in range(4)]
+    found = {name: HubSplit(rows) for name in ("train", "validation")}
+    fake = types.SimpleNamespace(load_dataset=lambda name, config: found)
+    monkeypatch.setitem(sys.modules, "datasets", fake)
+    code, _, err = run(steps=("--do_eval",), **trained)
+    assert code == 0, err
+    assert "me/reviews: text 'review', label 'label', not used 'title'" in err
+    code, _, err = run(
+        steps=("--do_eval",), **trained, text_column_names="title,review"
+    )
+    assert code == 2
+    assert "me/reviews: the columns title, review are pairs of texts" in err
+
+
+def test_a_model_of_pairs_refuses_single_texts(run: Any, tmp_path: Path) -> None:
+    trained = trained_on(run, tmp_path, "one,two")
+    file = columns_file(tmp_path, "one")
+    code, _, err = run(steps=("--do_predict",), **trained, test_file=file)
+    assert code == 2
+    assert f"{file}: the columns one are single texts, expected pairs" in err
 
 
 def test_classes_without_names_are_called_by_number(
@@ -405,6 +495,12 @@ FLAGS = ("seed", "bf16", "output_dir", "eval_strategy", "save_strategy", "delimi
             "a list needs --problem_type multi",
         ),
         ("[evolving] seed = 4 must be odd", "[evolving] --seed 4 must be odd"),
+        (
+            "C: unknown option 'x_y', expected one of delimiter, output_dir, z; see "
+            "output_dir",
+            "C: unknown option 'x_y', expected one of delimiter, output_dir, z; see "
+            "--output_dir",
+        ),
         # paths, columns, other options and ordinary words do not change
         ("/a/output_dir/b: the column 'output_dir'", None),
         ("the seed of ddp_seed=3, --output_dir x, output_dir.txt, bf16=yes", None),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import os
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 import evolving_attention as ea
 from evolving_attention.cli.main import app
 from evolving_attention.data.graph_files import load_npz
+from evolving_attention.estimators import graph_fitting
 
 NODES = 40
 QUICK = ("--hidden_size", 8, "--num_heads", 2, "--n_epochs", 5)
@@ -226,3 +229,105 @@ def test_the_earlier_name_of_the_model_dir(
         shown = run(command, "--help")[1].split()
         assert "--model_dir" in shown
         assert "--model" not in shown
+
+
+@pytest.mark.parametrize("link", [None, os.symlink, os.link])
+def test_the_output_is_not_the_graph(
+    run: Any, file: Path, tmp_path: Path, link: Any
+) -> None:
+    out, data = tmp_path / "classes.csv", file.read_bytes()
+    if link is None:
+        out = file
+    else:
+        link(file, out)
+    words = ("--data_file", file, "--model_dir", "x", "--output_file", out)
+    code, _, told = run("predict", *words)
+    expected = f"--output_file {out}: expected another file than --data_file"
+    assert (code, expected in told) == (2, True), told
+    assert file.read_bytes() == data
+
+
+def test_another_run_in_the_same_folder(run: Any, file: Path, tmp_path: Path) -> None:
+    """A finished classifier stays, unless the command or the user says otherwise."""
+    out = tmp_path / "out"
+    words = ["train", "--data_file", file, *QUICK, "--output_dir", out]
+    assert run(*words, "--num_heads", 3)[0] == 2  # a mistake does not claim the folder
+    assert run(*words)[0] == 0
+    weights = (out / "model.safetensors").read_bytes()
+    assert run(*words)[0] == 0
+    assert (out / "model.safetensors").read_bytes() == weights
+    code, _, told = run(*words, "--seed", 1, "--num_layers", 3)
+    assert code == 2
+    assert "runs with other options (--num_layers, seed), expected the same" in told
+    assert "or add --overwrite_output_dir" in told
+    np.savez(file, **{**arrays(), "train_idx": np.arange(8)})
+    code, _, told = run(*words)
+    assert (code, "(content of --data_file), expected the same" in told) == (2, True)
+    assert (out / "model.safetensors").read_bytes() == weights
+    more = ("--seed", 1, "--overwrite_output_dir")
+    assert run(*words, *more)[0] == 0
+    assert (out / "model.safetensors").read_bytes() != weights
+    assert run(*words, *more[:2])[0] == 0
+    (out / "settings.json").unlink()  # earlier versions had none
+    code, _, told = run(*words, *more[:2])
+    assert (code, "whose options are not recorded, expected" in told) == (2, True)
+    code, _, told = run(*words, "--seeds", 1, 2)
+    assert (code, "whose options are not recorded, expected" in told) == (2, True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_saves_what_it_has(
+    run: Any,
+    file: Path,
+    tmp_path: Path,
+    monkeypatch: Any,
+    recwarn: Any,
+    number: signal.Signals,
+) -> None:
+    out, step, steps = tmp_path / "out", graph_fitting.step, []
+
+    def interrupted(*given: Any) -> float:
+        steps.append(step(*given))
+        if len(steps) == 2:
+            signal.raise_signal(number)
+        return steps[-1]
+
+    words = ("train", "--data_file", file, *QUICK, "--output_dir", out)
+    with monkeypatch.context() as patch:
+        patch.setattr(graph_fitting, "step", interrupted)
+        code, _, told = run(*words)
+    assert code == 128 + number
+    assert f"{number.name} after 2 of 5 epochs: the best so far, epoch" in told
+    assert [one for one in recwarn if "SIG" in str(one.message)] == []
+    assert run("evaluate", "--data_file", file, "--model_dir", out)[0] == 0
+    code, shown, told = run(*words, "--json")
+    assert (code, json.loads(shown)["epochs"]) == (0, 5), told
+
+
+@pytest.mark.parametrize(("terminal", "shown"), [(True, 2), (False, 0)])
+def test_epochs_are_shown_on_a_terminal(
+    run: Any, file: Path, tmp_path: Path, monkeypatch: Any, terminal: bool, shown: int
+) -> None:
+    words = ("train", "--data_file", file, *QUICK, "--n_epochs", 100, "--json")
+    words += ("--patience", 100, "--output_dir", tmp_path / "out")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    code, out, told = run(*words)
+    assert code == 0, told
+    assert told.count("epoch ") == shown
+    assert json.loads(out)["model"] == str(tmp_path / "out")
+
+
+@pytest.mark.parametrize("content", [b"a,b\n1,2\n", b"\x93NUMPY", b""])
+def test_a_file_that_is_no_archive(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "graph.csv").write_bytes(content)
+    with pytest.raises(ea.DataError, match=r"csv: is no \.npz file, expected a \.npz"):
+        load_npz(tmp_path / "graph.csv")
+
+
+def test_the_folder_of_several_seeds(run: Any, file: Path, tmp_path: Path) -> None:
+    out, data = tmp_path / "out", ("--data_file", file)
+    words = ("train", *data, *QUICK, "--output_dir", out)
+    assert run(*words, "--seeds", 1, 2)[0] == 0
+    code, _, told = run("evaluate", *data, "--model_dir", out)
+    assert code == 4
+    assert f"in it that have one: {out / 'seed-1'}, {out / 'seed-2'}" in told

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from image_data import folder_of, stripes
+from series_data import signal_sender
 from typer.testing import CliRunner
 
 from evolving_attention.cli.main import app
@@ -115,3 +117,66 @@ def test_another_network_with_its_recipe(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, wrong)
     assert done.exit_code != 0
     assert "expected a JSON object" in done.output
+
+
+SMALL = [
+    *("--hidden_size", 16, "--num_hidden_layers", 1, "--num_attention_heads", 2),
+    *("--n_epochs", 3, "--batch_size", 16, "--verbose", "false"),
+]
+
+
+def test_another_run_in_the_same_folder(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    X, y = stripes(24)
+    np.savez(tmp_path / "train.npz", X=X, y=y)
+    words = ["--train_dir", tmp_path / "train.npz", "--output_dir", out, *SMALL]
+    run("train", *words)
+    weights = (out / "evolving_model.safetensors").read_bytes()
+    run("train", *words)
+    assert (out / "evolving_model.safetensors").read_bytes() == weights
+    other = ["image", "train", *map(str, words), "--n_epochs", "1"]
+    done = CliRunner().invoke(app, other)
+    assert done.exit_code == 2
+    assert "runs with other options (--n_epochs), expected" in done.output
+    assert (out / "evolving_model.safetensors").read_bytes() == weights
+    assert CliRunner().invoke(app, [*other, "--overwrite_output_dir"]).exit_code == 0
+    assert (out / "evolving_model.safetensors").read_bytes() != weights
+    np.savez(tmp_path / "train.npz", X=X, y=y[::-1])
+    done = CliRunner().invoke(app, other)
+    assert done.exit_code == 2
+    assert "(content of --train_dir), expected the same" in done.output
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_saves_what_it_has(
+    tmp_path: Path, monkeypatch: Any, recwarn: Any, number: signal.Signals
+) -> None:
+    root, out = folder_of(tmp_path / "train", 24), tmp_path / "out"
+    signal_sender(monkeypatch)(number, epoch=3)
+    words = ["image", "train", "--train_dir", root, "--output_dir", out, *SMALL]
+    done = CliRunner().invoke(app, [*map(str, words)])
+    assert done.exit_code == 128 + number, done.output
+    assert f"{number.name} after 2 of 3 epochs: the best so far, epoch" in done.output
+    assert [one for one in recwarn if "SIG" in str(one.message)] == []
+    run("evaluate", "--model_dir", out, "--test_dir", root)
+
+
+def test_the_output_is_not_the_pictures(tmp_path: Path) -> None:
+    file = tmp_path / "pictures.npz"
+    np.savez(file, X=stripes(4)[0])
+    data = file.read_bytes()
+    words = ["image", "predict", "--model_dir", "x", "--input_dir", file]
+    words = [*map(str, words), "--output_file", str(file)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert "expected another file than --input_dir" in " ".join(done.output.split())
+    assert file.read_bytes() == data
+
+
+def test_a_file_that_is_no_archive(tmp_path: Path) -> None:
+    file = tmp_path / "pictures.npz"
+    file.write_text("a,b\n1,2\n")
+    words = ["--train_dir", file, "--output_dir", tmp_path / "out", *SMALL]
+    done = CliRunner().invoke(app, ["image", "train", *map(str, words)])
+    assert done.exit_code == 3
+    assert "is no .npz file, expected an npz file" in " ".join(done.output.split())

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers_commands import bert
 from helpers_pretraining import SIZES, documents, write
 
 import evolving_attention as ea
@@ -220,6 +221,20 @@ def test_going_on_from_a_checkpoint_with_new_convolutions(
     assert config.attention == ea.attention.Evolving(alpha=0.2, beta=0.1)
 
 
+@pytest.mark.parametrize("pairs", [False, True])
+def test_an_encoder_without_the_tasks_head_gets_a_new_one(
+    run: Any, corpus: Path, tmp_path: Path, pairs: bool
+):
+    words = ["--train_file", corpus, "--model_name_or_path", bert(tmp_path / "base")]
+    words += ["--max_seq_length", 12, "--max_steps", 2, "--output_dir", tmp_path / "o"]
+    code, _, told = run(*words, *(["--next_sentence"] if pairs else []))
+    assert code == 0, told
+    new = re.findall(r"new +(\S+) +newly initialised", told)
+    assert "cls.predictions.transform.dense.weight" in new
+    assert ("cls.seq_relationship.weight" in new) == pairs
+    assert all(name.startswith("cls.") for name in new)
+
+
 @pytest.mark.parametrize(
     ("kind", "options"),
     [("bert", {"norm_first": True}), ("roberta", {}), ("roberta", {"vocab_size": 400})],
@@ -359,3 +374,21 @@ def test_refused(
     found, _, told = run(*given, "--output_dir", tmp_path / "out", "--disable_tqdm")
     assert found == code, told
     assert re.search(message, told), told
+
+
+@pytest.mark.parametrize("form", ["model_name", "config"])
+def test_a_config_is_checked_before_the_corpus_is_read(
+    run: Any, corpus: Path, tmp_path: Path, form: str
+) -> None:
+    given = "bert_base"
+    if form == "config":
+        given = str(tmp_path / "config.json")
+        Path(given).write_text('{"model_type": "bert"}')
+    words = ["--train_file", corpus, f"--{form}", given, "--vocab_size", 120]
+    words += ["--output_dir", tmp_path / "out"]
+    code, _, told = run(*words, "--model_options", '{"hidden_siz": 3}')
+    assert code == 2
+    assert "unknown option 'hidden_siz', expected one of" in told
+    assert ", vocab_size," in told  # the config's option, not --vocab_size
+    assert "training a tokenizer" not in told
+    assert not (tmp_path / "cache").exists()

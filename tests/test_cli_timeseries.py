@@ -566,3 +566,30 @@ def test_predictions_of_labels_with_commas(run, tmp_path) -> None:
     expected = ea.TimeSeriesClassifier.load(model).predict(rounded).tolist()
     assert [row[1] for row in rows[1:]] == expected
     assert [row[2] for row in rows[1:]] == np.where(y == "slow", "p,1", "fast").tolist()
+
+
+def test_the_output_is_not_the_input(files, run, tmp_path) -> None:
+    file = files / "Waves_TEST.ts"
+    data, link = file.read_bytes(), tmp_path / "link.csv"
+    link.symlink_to(file)
+    model = ("--model_dir", "x")
+    for words, option, other in (
+        (("predict", "--input_file", file), "output_file", "input_file"),
+        (("evaluate", "--test_file", file), "predictions", "test_file"),
+    ):
+        for out in (file, link):
+            code, _, told = run(*words, *model, f"--{option}", out)
+            expected = f"--{option} {out}: expected another file than --{other}"
+            assert (code, expected in told) == (2, True), told
+    assert file.read_bytes() == data
+
+
+def test_the_folder_of_the_models_is_shown(files, run, tmp_path) -> None:
+    out, test = tmp_path / "out", ["--test_file", files / "Waves_TEST.ts"]
+    words = ["train", "--train_file", files / "Waves_TRAIN.ts", *SMALL]
+    code, _, told = run(*words, "--max_length", 24, "--output_dir", out)
+    assert code == 0, told
+    assert f", saved in {out / 'seed-1'}\n" in told
+    code, _, told = run("evaluate", "--model_dir", out, *test)
+    assert code == 4
+    assert f"give one of the folders in it that have one: {out / 'seed-1'}" in told

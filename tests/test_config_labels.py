@@ -11,6 +11,7 @@ from mistakes.row import config, saved
 
 import evolving_attention as ea
 from evolving_attention.errors import ConfigError
+from evolving_attention.training.fingerprint import run_fingerprint
 
 NAMES = {0: "bad", 1: "so so", 2: "good"}
 IDS = {name: i for i, name in NAMES.items()}
@@ -89,3 +90,30 @@ def test_files_load_as_before(tmp_path: Path, values: Any, names: Any) -> None:
     assert new.config.label2id == {"no": 0, "yes": 1}
     new = auto.from_pretrained(root, strict=False, num_labels=4)
     assert new.config.label2id["LABEL_3"] == 3
+
+
+def test_the_columns_of_the_texts_are_those_of_the_last_training(
+    tmp_path: Path,
+) -> None:
+    tokenizer = ea.text.train_word_level(["a film"])
+    texts = [{"review": "a film", "label": i % 2} for i in range(8)]
+    model = ea.BertForSequenceClassification(config(vocab_size=30))
+    args = ea.TrainingArguments(str(tmp_path), max_steps=1, save_strategy="no")
+
+    def columns_after(rows: Any) -> Any:
+        options = {"train_dataset": rows, "processing_class": tokenizer}
+        ea.Trainer(model, args, **options).train()
+        return model.config.text_columns
+
+    before = run_fingerprint(args, model, texts)
+    assert columns_after(texts) == ["review"]
+    assert run_fingerprint(args, model, texts) == before  # older checkpoints have none
+    values = json.loads(json.dumps(model.config.to_dict()))
+    assert ea.BertConfig.from_dict(values).text_columns == ["review"]
+    assert ea.BertConfig.from_dict(values, num_labels=3).text_columns is None
+    assert columns_after([{"input_ids": [1, 3], "label": 1}] * 8) is None
+    for wrong in ("review", [1]):
+        with pytest.raises(
+            ConfigError, match=r"text_columns is .*, expected a list of"
+        ):
+            config(text_columns=wrong)

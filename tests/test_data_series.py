@@ -47,6 +47,39 @@ def test_every_form_gives_channels_by_length() -> None:
             np.testing.assert_array_equal(one, wanted, err_msg=name)
 
 
+def test_numbered_steps_of_data_frames_are_in_their_order() -> None:
+    """Text sorts t10 before t2: as an index it is sorted, in columns refused."""
+    pandas = pytest.importorskip("pandas")
+    steps = [f"t{i}" for i in range(12)]
+    wide = pandas.DataFrame(RNG.normal(size=(3, 12)), list("abc"), columns=steps)
+    long = wide.stack().rename_axis(["id", "step"]).to_frame("v")
+    for table in (long, long.sort_index()):
+        found = read(table)
+        np.testing.assert_array_equal(np.concatenate(found.series), wide)
+        assert found.ids == ("a", "b", "c")
+    mixed = wide[sorted(steps)]
+    named = mixed.rename_axis(columns="time")
+    for given in (mixed, [named, named], [mixed.T, mixed.T]):
+        with pytest.raises(ea.InputError, match=r"'t11' comes before 't2'.*by number"):
+            read(given)
+    turned = wide[steps[::-1]]  # lags fall
+    np.testing.assert_array_equal(np.concatenate(read(turned).series), turned)
+
+
+def test_cells_that_hold_series_are_refused() -> None:
+    """sktime's nested DataFrames; the remedies of the message work."""
+    pandas = pytest.importorskip("pandas")
+    cube = RNG.normal(size=(3, 2, 5))
+    X = pandas.DataFrame({c: [pandas.Series(x) for x in cube[:, c]] for c in (0, 1)})
+    said = r"each cell is a series.*\[np\.stack\(list\(row\)\) for row in np\.asarray"
+    with pytest.raises(ea.ShapeError, match=said):
+        read(X)
+    packed = [np.stack(list(row)) for row in np.asarray(X)]
+    np.testing.assert_array_equal(as_series(packed), cube)
+    with pytest.raises(ea.ShapeError, match=r"such as list\(X\)"):
+        read(pandas.Series(list(cube[:, 0])))
+
+
 def test_the_axis_of_time_of_data_frames() -> None:
     pandas = pytest.importorskip("pandas")
     cube = RNG.normal(size=(4, 3, 6))  # 3 channels, 6 steps

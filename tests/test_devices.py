@@ -97,6 +97,37 @@ def test_models_say_where_they_are(tmp_path):
     assert again(IDS).logits.device == again.device
 
 
+def test_models_take_the_types_of_numpy_and_torch():
+    torch = pytest.importorskip("torch")
+    model = ea.BertForSequenceClassification(config())
+    for target, name in {
+        np.float64: "float64",
+        torch.bfloat16: "bfloat16",
+        np.dtype("float32"): "float32",
+    }.items():
+        assert model.to(target).dtype == name
+        assert model.copy(target).dtype == name
+        assert type(model)(config(), target).dtype == name
+    other = model.to(torch.device("cpu"), torch.float64)
+    assert (other.dtype, other.device) == ("float64", "cpu")
+    with pytest.raises(ea.ConfigError, match="dtype='float16'; expected one of"):
+        model.to(torch.float16)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_gradients_are_cleared_as_in_torch(dtype):
+    model = ea.BertForSequenceClassification(config(), dtype)
+    optimizer = ea.optim.SGD(model.parameters(), lr=0.1)
+    for holder in (model, optimizer):
+        model(IDS, labels=np.zeros(len(IDS), int)).loss.backward()
+        holder.zero_grad(set_to_none=False)
+        assert not any(p.grad.numpy().any() for p in model.parameters())
+        holder.zero_grad(set_to_none=True)
+        assert all(p.grad is None for p in model.parameters())
+        with pytest.raises(ea.ConfigError, match="set_to_none=None, expected True or"):
+            holder.zero_grad(None)
+
+
 def test_the_registry_names_the_kernels_of_a_device():
     assert {"ref"} <= {one for _, one, _ in _core.kernel_entries("cpu")}
     assert _core.kernel_entries("cpu") == _core.kernel_entries()

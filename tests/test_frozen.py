@@ -162,6 +162,30 @@ def test_frozen_parameters_stay_so_in_another_type():
         assert found == frozen
 
 
+def change_type(model: Any) -> None:
+    assert model.to("bfloat16") is model
+
+
+def change_size(model: Any) -> None:
+    model.interpolate_positions(12)
+
+
+@pytest.mark.parametrize("change", [change_type, change_size])
+def test_an_optimizer_of_replaced_parameters_refuses_to_step(change):
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = ea.ViTConfig(image_size=8, patch_size=4, intermediate_size=8, **sizes)
+    model = ea.ViTForImageClassification(config)
+    optimizer = ea.optim.AdamW(model.parameters(), lr=0.1)
+    optimizer.step()
+    change(model)
+    with pytest.raises(
+        ConfigError, match=r"frozen .* create the optimizer after model"
+    ):
+        optimizer.step()
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    ea.optim.AdamW(model.parameters(), lr=0.1).step()
+
+
 @pytest.mark.parametrize("trained_layers", [0, 1, 3])
 @pytest.mark.parametrize("kind", [None, ea.attention.Evolving(0.3, 0.4)])
 def test_backward_stops_at_the_first_layer_that_is_trained(kind, trained_layers):

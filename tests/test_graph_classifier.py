@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pickle
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -270,3 +272,44 @@ def test_a_subclass_may_take_any_option():
             super().__init__(**options)
 
     assert Wide(note="mine", hidden_size=4).hidden_size == 4
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_keeps_the_best_epoch(data, monkeypatch, number):
+    x, y, graph = data
+    monkeypatch.setattr(
+        ea.GraphNodeClassifier, "_settings", _signalling(number, epoch=3)
+    )
+    classifier = ea.GraphNodeClassifier(**SMALL)
+    told = pytest.warns(UserWarning, match="SIGINT after 3 of 40 .* from scratch")
+    if number == signal.SIGTERM:
+        told = pytest.raises(ea.errors.Interrupted, match="SIGTERM after 3 of 40")
+    with told:
+        classifier.fit(x, y, graph=graph)
+    assert classifier.interrupted_ == number.name
+    assert len(classifier.history_) == 3
+    assert classifier.predict(x).shape == (NODES,)
+
+
+def test_a_second_signal_ends_the_fit(data, monkeypatch):
+    x, y, graph = data
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    monkeypatch.setattr(
+        ea.GraphNodeClassifier, "_settings", _signalling(*numbers, epoch=1)
+    )
+    classifier = ea.GraphNodeClassifier(**SMALL)
+    with pytest.raises(KeyboardInterrupt):
+        classifier.fit(x, y, graph=graph)
+    assert not hasattr(classifier, "model_")
+
+
+def _signalling(*numbers, epoch):
+    """Settings of a fit to which the signals are sent at the end of the epoch."""
+    usual = ea.GraphNodeClassifier._settings
+
+    def send(row):
+        if row["epoch"] == epoch:
+            for number in numbers:
+                signal.raise_signal(number)
+
+    return lambda self: dataclasses.replace(usual(self), on_epoch=send)

@@ -75,7 +75,8 @@ def test_conventions_of_scikit_learn(model: Any) -> None:
     copied = clone(model)
     assert copied.get_params() == model.get_params()
     assert not hasattr(copied, "model_")
-    for method in ("predict", "predict_proba", "read", "score", "evaluate"):
+    views = ("embed", "attention_maps")
+    for method in ("predict", "predict_proba", "read", "score", "evaluate", *views):
         with pytest.raises(NotFittedError):
             getattr(copied, method)(X)
     again = copied.set_params(n_epochs=1, hidden_size=8)
@@ -509,7 +510,11 @@ def test_the_scale_of_the_pixels_is_kept(model: Any, tmp_path: Path) -> None:
     with pytest.raises(ea.DataError, match="pixels are floats up to 1"):
         loaded.predict(X / 255)
     record = json.loads((tmp_path / "estimator.json").read_text())
-    del record["in_bytes"]  # as earlier versions saved
+    del record["scale"]  # as earlier versions saved
+    (tmp_path / "estimator.json").write_text(json.dumps(record))
+    with pytest.raises(ea.DataError, match="pixels are floats up to 1"):
+        ea.ImageClassifier.load(tmp_path).predict(X / 255)
+    del record["in_bytes"]
     (tmp_path / "estimator.json").write_text(json.dumps(record))
     assert ea.ImageClassifier.load(tmp_path).predict(X / 255).shape == (24,)
     masks = ea.ImageClassifier(**{**TINY, "n_epochs": 1}).fit((X > 99).view("u1"), Y)

@@ -8,6 +8,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from helpers_models import tiny
 
 from evolving_attention.errors import CheckpointError
 from evolving_attention.interop.bert import BERT
@@ -291,9 +292,11 @@ def test_a_missing_layer_is_an_error() -> None:
     assert report.missing == list(layer(1))
 
 
-def test_a_missing_lm_head_is_an_error() -> None:
-    with pytest.raises(CheckpointError, match=r"missing: cls\.predictions"):
-        match(masked_lm(BERT), filled(base()), table=BERT)
+@pytest.mark.parametrize("table", TABLES, ids=lambda t: t.architecture)
+def test_a_missing_lm_head_is_new(table: NameTable) -> None:
+    _, report = match(masked_lm(table), filled(base()), table=table)
+    assert report.new == list(lm_head(table))
+    assert not report.missing
 
 
 def test_integers_are_no_weights() -> None:
@@ -328,6 +331,42 @@ def test_the_report_reads_as_a_table() -> None:
     assert "<table>" in page
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
+
+
+def test_a_state_dict_initialises_nothing() -> None:
+    model = tiny(attention="evolving")
+    absent = ("evolving", "classifier")
+    plain = {
+        n: a for n, a in model.state_dict().items() if not any(map(n.count, absent))
+    }
+    with pytest.raises(CheckpointError, match="to keep the model's own values of what"):
+        model.load_state_dict(plain)
+    before = {name: array.copy() for name, array in model.state_dict().items()}
+    plain = {name: array + 1 for name, array in plain.items()}
+    report = model.load_state_dict(plain, strict=False)
+    left = before.keys() - plain.keys()
+    kept = {name for _, name, note in report.rows() if note == "keeps its value"}
+    assert kept == {"classifier.weight", "classifier.bias"}
+    assert left == kept | {*report.missing}
+    for name, array in model.state_dict().items():
+        np.testing.assert_array_equal(array, before[name] + (name not in left))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("source", ["state_dict", "named_parameters"])
+def test_the_tensors_of_torch_are_loaded(dtype: str, source: str) -> None:
+    torch = pytest.importorskip("torch")
+    model = tiny(dtype="bfloat16")
+    theirs = torch.nn.Module()
+    for name, array in tiny(dtype="float32").state_dict().items():
+        values = torch.tensor(array).to(getattr(torch, dtype))
+        theirs.register_parameter(name.replace(".", "-"), torch.nn.Parameter(values))
+    state = dict(getattr(theirs, source)())
+    state = {name.replace("-", "."): value for name, value in state.items()}
+    model.load_state_dict(state)
+    for name, parameter in model.named_parameters():
+        back = torch.from_dlpack(parameter)
+        assert torch.equal(back, state[name].detach().bfloat16()), name
 
 
 def test_rxnfp_matches_itself_and_its_base(rxnfp: Path) -> None:

@@ -60,9 +60,9 @@ def a_graph() -> None:
 
 def pictures() -> None:
     for name in ("cifar/train", "photos/train", "photos/test"):
-        pictures_of(Path(name), 16)
+        pictures_of(Path(name), 16, side=16)
     Path("photos/test/a").rename("new")
-    pictures_of(Path("photos/test"), 16)
+    pictures_of(Path("photos/test"), 16, side=16)
 
 
 def a_corpus() -> None:

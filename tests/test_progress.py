@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from helpers_fake_model import FakeModel, accuracy, make_rows
 
+from evolving_attention import progress_bar
+from evolving_attention.cli.fine_tuning import TrainedRun
 from evolving_attention.training import Trainer, TrainingArguments, progress
 from evolving_attention.training.results import metrics_table
 from evolving_attention.training.state import TrainerState
@@ -136,6 +138,52 @@ def test_a_notebook_gets_one_plain_html_page_updated_in_place(
     assert {"step", "loss", "eval_loss", "eval_accuracy", "train_loss"} <= set(header)
     assert [row[0] for row in rows] == ["4", "5", "8", "10"]
     assert 'value="10" max="10"' in pages[-1]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_an_evaluation_outside_training_shows_a_bar_in_terminals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands remove the displays of logs, but not this bar."""
+    monkeypatch.setattr(progress_bar, "SHOWN_AFTER", 0.0)
+    monkeypatch.setattr(progress_bar, "REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    made: list[Any] = []
+
+    class Bar(progress_bar.ProgressBar):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            made.append(self)
+
+    monkeypatch.setattr(progress, "ProgressBar", Bar)
+    trainer = run(tmp_path)  # two evaluations in training, shown by the run's display
+    assert not made
+    TrainedRun.remove_displays(None, trainer)  # type: ignore[arg-type]
+    for work in (trainer.evaluate, lambda: trainer.predict(make_rows(20))):
+        terminal.truncate(0)
+        work()
+        lines = terminal.getvalue().split("\r\x1b[K")[1:]
+        parts = [line.split(",")[0] for line in lines]
+        assert parts == [*(f"evaluation {i}/3" for i in (1, 2, 3)), "evaluation 3/3"]
+        assert terminal.getvalue().endswith("\n")
+
+
+def test_an_evaluation_without_training_in_a_notebook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = types.ModuleType("IPython.display")
+    module.HTML, module.display = str, lambda page, display_id: pages.append(page)
+    pages: list[str] = []
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    args = TrainingArguments(str(tmp_path), disable_tqdm=True)
+    trainer = Trainer(FakeModel(), args, callbacks=[progress.NotebookProgress()])
+    trainer.evaluate(make_rows(20))
+    assert "eval_loss" in pages[-1]
+    assert "<progress" not in pages[-1]
 
 
 def test_names_in_a_notebook_page_are_text() -> None:

@@ -120,6 +120,11 @@ def test_what_a_package_lacks(package: Path) -> None:
     with pytest.raises(CheckpointError, match="there is none") as caught:
         resolve("package:some_weights/none")
     assert str(package / "none") in str(caught.value)
+    assert "pip install" not in str(caught.value)
+    (package.parent / "some_file.py").touch()
+    with pytest.raises(CheckpointError, match="some_file: is a file, not a pack") as it:
+        resolve("package:some_file/model")
+    assert "pip install" not in str(it.value)
     with pytest.raises(CheckpointError, match="pip install no-such-thing"):
         resolve("package:no_such_thing/model")
     for name in ("package:", "package:/x", "package:a.b/x", "package:../x"):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import evolving_attention as ea
 from evolving_attention.errors import ConfigError
 from evolving_attention.training.schedules import NAMES, get_scheduler, multiplier
 
@@ -85,6 +86,30 @@ def test_saved_and_restored_schedules_go_on_alike(name: str) -> None:
         assert resumed.get_last_lr() == whole.get_last_lr()
         resumed.step()
         whole.step()
+
+
+@pytest.mark.parametrize("steps", [0, 3, 8])
+def test_a_second_schedule_begins_at_the_rate_before_the_first(steps: int) -> None:
+    optimizer, other = PlainOptimizer(0.5, 0.1), PlainOptimizer(0.5, 0.1)
+    first = get_scheduler("linear", optimizer, 2, 8)
+    for _ in range(steps):
+        first.step()
+    second = get_scheduler("polynomial", optimizer, 2, 8)
+    alone = get_scheduler("polynomial", other, 2, 8)
+    for _ in range(9):
+        assert second.get_last_lr() == alone.get_last_lr()
+        second.step()
+        alone.step()
+    optimizer.param_groups[1]["lr"] = 0.3  # by hand: a new rate
+    assert get_scheduler("constant", optimizer).get_last_lr() == [0.5, 0.3]
+
+
+def test_groups_with_a_schedule_make_another_optimizer() -> None:
+    groups = [{"params": [ea.Tensor([1.0], requires_grad=True)]}]
+    first = ea.optim.SGD(groups, lr=0.5)
+    get_scheduler("linear", first, 2, 8)
+    second = ea.optim.SGD(first.param_groups)
+    assert get_scheduler("constant", second).get_last_lr() == [0.5]
 
 
 def test_restoring_into_other_groups_is_refused() -> None:

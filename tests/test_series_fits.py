@@ -240,6 +240,83 @@ def test_a_weighted_fit_names_what_is_not_finite() -> None:
         model.fit([one * 1e36 for one in X], y, sample_weight=w)
 
 
+def test_weights_of_a_score() -> None:
+    X, y = waves()
+    model = ea.TimeSeriesClassifier(**{**TINY, "n_epochs": 1}).fit(X, y)
+    weight = np.where(model.predict(X) == y, 3.0, 1.0) * np.linspace(0, 1, len(y))
+    expected = np.average(model.predict(X) == y, weights=weight)
+    assert model.score(X, y, sample_weight=weight) == pytest.approx(expected)
+    assert model.score(X, y) != pytest.approx(expected)
+    assert model.score(X, y, sample_weight=np.ones(len(y))) == model.score(X, y)
+    assert model.score(X[:1], model.predict(X[:1]), sample_weight=[2]) == 1.0
+    odds = {"metric": "neg_log_loss", "use_proba": True}
+    plain = {**odds, "metric_params": {"labels": ["fast", "slow"]}}
+    both = model.score(X, y, **plain, sample_weight=weight)
+    assert both != pytest.approx(model.score(X, y, **plain))
+    with pytest.raises(ea.ShapeError, match=r"sample_weight: shape \(2,\) for 48"):
+        model.score(X, y, sample_weight=[1, 2])
+    X, y = levels()
+    model = ea.TimeSeriesRegressor(**{**TINY, "n_epochs": 2}).fit(X, y)
+    weight = np.linspace(0, 1, len(y))
+    error = np.average((y - model.predict(X)) ** 2, weights=weight)
+    spread = np.average((y - np.average(y, weights=weight)) ** 2, weights=weight)
+    found = model.score(X, y, sample_weight=weight)
+    assert found == pytest.approx(1 - error / spread)
+
+
+# --- targets --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["long", "wide", "part"])
+def test_targets_of_the_same_series_in_another_order_are_refused(form) -> None:
+    """The order of text puts s10 before s2; y belongs to the series by position."""
+    pandas = pytest.importorskip("pandas")
+    values = np.random.default_rng(0).normal(size=(12, 6))
+    names = [f"s{i}" for i in range(12)]
+    wide = pandas.DataFrame(values, index=sorted(names), columns=range(6))
+    long = wide.stack().rename_axis(["id", "time"]).to_frame("v")
+    ids = tuple(wide.index)
+    part = ea.timeseries.SeriesPart(values[:, None], None, False, "f", ids)
+    X = {"long": long, "wide": wide, "part": part}[form]
+    y = pandas.Series([0.0, 1.0] * 6, index=names)
+    model = ea.TimeSeriesRegressor(**{**TINY, "n_epochs": 1})
+    with pytest.raises(ea.InputError, match=r"y\[2\] is of 's2', expected 's10'.*sort"):
+        model.fit(X, y)
+    right = y.loc[list(ids)]
+    with pytest.raises(ea.InputError, match=r"sample_weight\[2\] is of 's2'"):
+        model.fit(X, right, sample_weight=y + 1)
+    model.fit(X, right, sample_weight=right + 1)
+    with pytest.raises(ea.InputError, match=r"y\[2\] is of 's2', expected 's10'"):
+        model.score(X, y)
+    with pytest.raises(ea.InputError, match=r"sample_weight\[2\] is of 's2'"):
+        model.score(X, right, sample_weight=y + 1)
+    assert model.score(X, right) == model.score(
+        X, y.to_numpy()[[*map(names.index, ids)]]
+    )
+    model.fit(X, y.reset_index(drop=True))  # other labels say nothing
+
+
+@pytest.mark.parametrize("value", [1e-3, 0.1, -7.0, 0.0])
+def test_a_constant_target_is_predicted(value, tmp_path) -> None:
+    X, y = levels(12)
+    options = {**TINY, "n_epochs": 1, "warm_start": True}
+    model = ea.TimeSeriesRegressor(**options).fit(X, np.full(12, value))
+    np.testing.assert_allclose(model.predict(X), value, rtol=1e-12, atol=0)
+    model.save(tmp_path)
+    loaded = ea.TimeSeriesRegressor.load(tmp_path)
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    loaded.fit(X, y)  # a continued fit that has values to tell apart
+    assert loaded.target_mean_ == pytest.approx(20, abs=5)
+    assert np.ptp(loaded.predict(X)) > 0
+
+
+def test_a_target_with_a_small_deviation_is_no_constant() -> None:
+    X, y = levels(12)
+    model = ea.TimeSeriesRegressor(**{**TINY, "n_epochs": 1})
+    found = model.fit(X, 1e-3 + 1e-12 * y).predict(X)
+    assert 0 < np.ptp(found) < 1e-9
+
+
 # --- names of channels ----------------------------------------------------------------
 
 

@@ -115,6 +115,16 @@ def test_numbered_steps_are_in_their_order(table) -> None:
     np.testing.assert_array_equal(part.X[0], [[1, 2, 10, 32, 90]])
 
 
+def test_numbered_columns_are_in_their_order(table) -> None:
+    """DataFrame.pivot sorts names as text; columns that fall, such as lags, stay."""
+    part = read_csv(table("t0,t1,t10,t11,t2,label\n0,1,10,11,2,L\n"))
+    np.testing.assert_array_equal(part.X, [[[0, 1, 2, 10, 11]]])
+    part = read_csv(table("lag10,lag9,lag2,label\n10,9,2,L\n"))
+    np.testing.assert_array_equal(part.X, [[[10, 9, 2]]])
+    part = read_csv(table("a1,b10,a2,label\n1,10,2,L\n"))
+    np.testing.assert_array_equal(part.X, [[[1, 10, 2]]])
+
+
 def test_channels_in_another_order(table) -> None:
     train = read_csv(table(LONG))
     other = read_csv(table(LONG.replace("a,b", "b,a"), "test.csv"))

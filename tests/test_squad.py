@@ -74,6 +74,32 @@ def test_questions_that_cannot_be_used_are_left_out(tmp_path: Path, caplog: Any)
     assert [each.id for each in kept] == ["0-0-1", "0-1-0", "0-1-1"]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("context", " ", "'context' is empty; correct it"),
+        ("question", "", "'question' is empty; correct it"),
+        ("question", "a\0?", "'question' holds a NUL character"),
+        ("id", "", "'id' is empty; correct it"),
+        ("is_impossible", True, "is_impossible is true with 1 answers, expected none"),
+    ],
+)
+def test_a_question_with_an_unusable_part_can_be_left_out(
+    tmp_path: Path, caplog: Any, name: str, value: Any, says: str
+):
+    answers = {"text": ["dog"], "answer_start": [2]}
+    good = {"id": "1", "context": "a dog", "question": "who?", "answers": answers}
+    bad = {**good, "id": "2", name: value}
+    path = write(tmp_path / "bad.json", {"data": [good, bad]})
+    with pytest.raises(ea.DataError, match=r"data\[1\].*--bad_rows skip") as caught:
+        ea.squad.load(path)
+    assert says in str(caught.value)
+    with caplog.at_level("WARNING"):
+        assert [each.id for each in ea.squad.load(path, bad_rows="skip")] == ["1"]
+    assert "1 of 2 questions are left out" in caplog.text
+    assert says in caplog.text
+
+
 # ----------------------------------------------------------------------------- windows
 
 

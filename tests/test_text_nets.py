@@ -289,6 +289,27 @@ def test_pairs_are_predicted_by_their_tokenizer(tmp_path):
     assert [len(rows) for rows in found] == [2, 2]
 
 
+NO_WORDS = ["", "  ", "\u200b", "\xad"]
+
+
+def test_a_text_without_words_is_an_unknown_word(tmp_path):
+    tokenizer = ea.text.train_word_level(["a good film", "a bad film"])
+    model = tiny("PA-Transformer", num_labels=2)
+    found = model.predict(["[UNK]", *NO_WORDS, "film"], tokenizer)
+    assert found[:5] == [found[0]] * 5
+    assert found[5] != found[0]
+    rows = [{"text": t, "label": i % 2} for i, t in enumerate(["film", *NO_WORDS])]
+    args = ea.TrainingArguments(str(tmp_path), max_steps=2)
+    options = {"train_dataset": rows, "processing_class": tokenizer}
+    assert ea.Trainer(model, args, **options).train().global_step == 2
+
+    def without_unknown(texts, **_):
+        return {"input_ids": [[1] * len(text) for text in texts]}
+
+    with pytest.raises(ea.InputError, match=r"row 1: its text has no token, and the"):
+        model.predict(["film", *NO_WORDS], without_unknown)
+
+
 def test_the_trainer_leaves_fixed_words_alone(tmp_path):
     random = np.random.default_rng(3)
     rows = [{"input_ids": random.integers(1, 30, 6), "label": i % 2} for i in range(12)]

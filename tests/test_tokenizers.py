@@ -164,7 +164,8 @@ def test_padding_of_rows_is_that_of_transformers(tiny, name):
     texts = ["time fly an", "time", "fly time . an"]
     rows = [{**ours(text), "label": i} for i, text in enumerate(texts)]
     columns = {key: [row[key] for row in rows] for key in rows[0]}
-    for given in (rows, columns):
+    ids = [{"input_ids": row["input_ids"]} for row in rows]  # gets attention_mask
+    for given in (rows, columns, ids):
         same(ours.pad(given, **PADDINGS[name]), theirs.pad(given, **PADDINGS[name]))
     assert rows[1]["input_ids"] == ours("time").input_ids  # the input is not modified
 

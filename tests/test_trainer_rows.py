@@ -252,6 +252,71 @@ def test_a_collator_gets_the_rows_of_the_caller(tmp_path: Path, known: Any) -> N
         trainer.train()
 
 
+def pictures(count: int = 8, size: int = 8) -> list[Row]:
+    random = np.random.default_rng(0)
+    draw = random.standard_normal((count, 3, size, size)).astype(np.float32)
+    return [
+        {"pixel_values": one, "labels": i % 2, "file": f"{i}.png"}
+        for i, one in enumerate(draw)
+    ]
+
+
+def vit() -> Any:
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    options = {"image_size": 8, "patch_size": 4, "intermediate_size": 8}
+    ea.manual_seed(0)
+    return ea.ViTForImageClassification(ea.ViTConfig(**sizes, **options))
+
+
+def stacked(rows: list[Row]) -> Row:
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def test_rows_of_pixels_are_stacked_as_transformers_does(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    rows, found = pictures(), []
+    labelled = [{**row, "label": row["labels"]} for row in rows]
+    plain = [{k: row[k] for k in ("pixel_values", "labels")} for row in rows]
+    for number, (data, collator) in enumerate(
+        [
+            (rows, None),
+            ([{k: row[k] for k in row if k != "labels"} for row in labelled], None),
+            (rows, transformers.default_data_collator),
+            (plain, stacked),
+        ]
+    ):
+        trainer = trainer_of(
+            tmp_path / str(number),
+            vit(),
+            train_dataset=data,
+            eval_dataset=data,
+            data_collator=collator,
+            processing_class=None,
+        )
+        trainer.train()
+        found.append([p.numpy().tobytes() for p in trainer.model.parameters()])
+        assert trainer.predict(data).predictions.shape == (8, 2)
+    assert found == [found[0]] * 4
+
+
+def test_rows_that_make_no_batch_of_pixels(tmp_path: Path) -> None:
+    rows = pictures()
+    mixed = [*rows[:3], *pictures(1, 4), *rows[3:]]
+    lost = [*rows, {"labels": 0}]
+    for data, message in {
+        "mixed": (
+            mixed,
+            r"pixel_values has the shape \(3, 4, 4\), expected \(3, 8, 8\)",
+        ),
+        "lost": (lost, r"row 8 .* pixel_values has the shape \(\), expected"),
+        "named": ([{"image": 1}], r"\[0\] has image, expected pixel_values; rename"),
+    }.values():
+        options = {"train_sampling_strategy": "sequential"}
+        options |= {"per_device_train_batch_size": 16, "processing_class": tokenizer}
+        with pytest.raises((InputError, ea.ConfigError), match=message):
+            trainer_of(tmp_path, vit(), train_dataset=data, **options).train()
+
+
 def test_a_collator_of_the_package_gets_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

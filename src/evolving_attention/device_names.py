@@ -69,8 +69,16 @@ def _say_why_cpu() -> None:
 def host_array(value: Any) -> np.ndarray:
     """Returns a tensor of any device, or an array-like, as a NumPy array.
 
-    For a CPU tensor the array shares the tensor's memory.
+    The tensor may be PyTorch's, also with a gradient or in bfloat16. For a CPU tensor
+    the array shares the tensor's memory.
     """
+    if hasattr(value, "detach"):
+        value = value.detach()
     if getattr(value, "device", "cpu") != "cpu" and hasattr(value, "to"):
         value = value.to("cpu")
-    return np.asarray(value)
+    try:
+        return np.asarray(value)
+    except TypeError:  # PyTorch converts no bfloat16 to NumPy, but lends its memory
+        from evolving_attention import _core
+
+        return np.asarray(_core.from_dlpack(value))

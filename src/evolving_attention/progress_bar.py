@@ -68,6 +68,11 @@ class ProgressBar:
             f"{rate:.1f}/s"
         )
 
+    def close(self) -> None:
+        """Draw the last state, if the bar was shown."""
+        if self._draw is not None and self._is_shown:
+            self._draw(self.text(), True)
+
     def __enter__(self) -> ProgressBar:
         return self
 
@@ -77,8 +82,7 @@ class ProgressBar:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._draw is not None and self._is_shown:
-            self._draw(self.text(), True)
+        self.close()
 
 
 def _display() -> Callable[..., None] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -379,6 +380,27 @@ ROWS = {
         r"not supported between",
         r"y: ",
         r"labels of one kind",
+    ),
+    "bytes as classes": Row(
+        lambda _: fit(y=np.array([b"a", b"b", b"a", b"b"])),
+        ea.errors.DTypeError,
+        r"represented as bytes is not supported",
+        r"^y:",
+        r"expected labels of one kind, all text or all whole numbers",
+    ),
+    "a graph of NetworkX": Row(
+        lambda _: ea.Graph.of(SimpleNamespace(nodes=[(0, 0)], edges=[])),
+        ea.errors.DTypeError,
+        r"a types\.SimpleNamespace",
+        r"^graph:",
+        r"G pass networkx\.to_scipy_sparse_array\(G\)",
+    ),
+    "an object with an edge_index": Row(
+        lambda _: fit(graph=SimpleNamespace(edge_index=RING)),
+        ea.errors.DTypeError,
+        r"a types\.SimpleNamespace",
+        r"^graph:",
+        r"pass its edge_index",
     ),
     "a fit without a graph after one with it": Row(
         lambda _: fit().fit(X, CLASSES),

@@ -325,6 +325,27 @@ ROWS = {
         r"X: ",
         r"one picture is X\[None\]",
     ),
+    "a table with a picture in each row": Row(
+        lambda _: fit(X.reshape(8, -1)),
+        ea.ShapeError,
+        r"shape \(8, 64\)",
+        r"^X:",
+        r"in each row np\.reshape\(X, \(-1, height, width\)\)",
+    ),
+    "a cutout of the whole picture": Row(
+        lambda _: fit(cutout=8),
+        ea.ConfigError,
+        r"cutout=8 for pictures of 8 x 8",
+        r"ImageClassifier",
+        r"expected less than 8.*take a smaller number",
+    ),
+    "a shift by the whole picture": Row(
+        lambda _: fit(crop=20),
+        ea.ConfigError,
+        r"crop=20 for pictures of 8 x 8",
+        r"ImageClassifier",
+        r"expected less than 8.*take a smaller number",
+    ),
     "text for pictures": Row(
         lambda _: fit([["a", "b"], ["c", "d"]], [0, 1]),
         ea.ShapeError,

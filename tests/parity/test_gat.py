@@ -112,3 +112,30 @@ def test_attention_weights_and_their_edges():
     looped = graph.with_self_loops().edge_index
     assert np.array_equal(seen.numpy()[:, order], looped)
     assert np.abs(weights.detach().numpy()[order] - maps).max() < 1e-12
+
+
+def test_graphs_and_matrices_of_other_libraries():
+    """Pairs that are NetworkX's nodes are no edges; the remedies of the errors work."""
+    networkx = pytest.importorskip("networkx", reason="needs networkx (extra: parity)")
+    from torch_geometric.data import Data
+
+    grid = networkx.grid_2d_graph(3, 4)
+    edge_index = torch.tensor([[0, 1, 1], [1, 2, 0]])
+    matrix = torch.sparse_coo_tensor(edge_index, torch.ones(3), (3, 3))
+    for value, remedy in (
+        (grid, r"networkx.*pass networkx\.to_scipy_sparse_array\(G\)"),
+        (Data(edge_index=edge_index), r"torch_geometric.*pass its edge_index"),
+        (matrix, r"torch\.Tensor.*pass A\.to_sparse_coo\(\)\.coalesce\(\)\.indices"),
+    ):
+        with pytest.raises(ea.errors.DTypeError, match=remedy):
+            ea.Graph.of(value)
+    found = ea.Graph.of(networkx.to_scipy_sparse_array(grid), symmetric=True)
+    assert (found.num_nodes, found.num_edges) == (12, 34)
+    indices = matrix.to_sparse_coo().coalesce().indices()
+    for value in (Data(edge_index=edge_index).edge_index, indices):
+        assert sorted(ea.Graph.of(value).edge_index.T.tolist()) == sorted(
+            edge_index.T.tolist()
+        )
+    classifier = ea.GraphNodeClassifier(n_epochs=1)
+    with pytest.raises(ea.errors.DTypeError, match=r"X: .*sparse matrix of SciPy"):
+        classifier.fit(matrix, [0, 1, 0], graph=edge_index)

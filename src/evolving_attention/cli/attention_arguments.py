@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +14,7 @@ from evolving_attention.field_types import check_fields
 if TYPE_CHECKING:
     from evolving_attention.attention import Evolve
 
-__all__ = ["KINDS", "AttentionOptions", "needs", "option", "refuse"]
+__all__ = ["KINDS", "AttentionOptions", "needs", "option", "refuse", "refuse_input"]
 
 _DECLARED = _core.attention_kinds()["evolve"]
 KINDS = ", ".join(_DECLARED)  # for help texts
@@ -40,6 +41,23 @@ def needs(options: Any, name: str, other: str) -> None:
     if value and not getattr(options, other):
         fix = "add it, or leave this out"
         raise refuse(name, value, f"--{other} with it", fix)
+
+
+def refuse_input(name: str, output: str | None, **inputs: str | None) -> None:
+    """Refuse an output that would replace an input of the command.
+
+    Args:
+        name, output: name and value of the option of the file to write.
+        inputs: the files to read, by the name of their option.
+
+    Raises:
+        ConfigError: the output is one of the inputs, or a link to one.
+    """
+    for other, path in inputs.items():
+        there = os.path.isfile(path or "") and os.path.isfile(output or "")
+        if there and os.path.samefile(str(path), str(output)):
+            fix = "choose another name"
+            raise refuse(name, output, f"another file than --{other}", fix)
 
 
 # Names on the command line that are clearer than the kind's own names.

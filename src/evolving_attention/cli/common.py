@@ -1,4 +1,4 @@
-"""Shared parts of all sub-commands: exit codes, error messages, output, logging.
+"""Shared parts of all sub-commands: exit codes, messages, output, logging, fits.
 
 Results go to stdout, everything else to stderr. A user's mistake gives one message
 (what, where, what to do) without a traceback.
@@ -9,15 +9,17 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
+import io
 import json
 import logging
 import os
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 from evolving_attention import errors
 
@@ -26,13 +28,16 @@ __all__ = [
     "ExitCode",
     "console",
     "exit_code",
+    "fit",
     "guarded",
     "interrupted",
     "json_output",
     "message",
     "note",
     "print_json",
+    "save_fitted",
     "set_up_logging",
+    "set_up_process",
     "tell",
 ]
 
@@ -167,6 +172,33 @@ def interrupted(
     )
 
 
+def fit(estimator: Any, *args: Any, **kwargs: Any) -> None:
+    """Fit; a signal ends it with the best epoch so far, for the caller to save.
+
+    Raises:
+        Interrupted: a signal came before there was an epoch to keep.
+    """
+    try:
+        with warnings.catch_warnings():  # save_fitted reports the signal
+            warnings.filterwarnings("ignore", "SIGINT after")
+            estimator.fit(*args, **kwargs)
+    except errors.Interrupted:
+        if getattr(estimator, "interrupted_", None) is None:
+            raise
+
+
+def save_fitted(estimator: Any, folder: Path) -> None:
+    """Save what :func:`fit` left.
+
+    Raises:
+        Interrupted: a signal ended the fit.
+    """
+    estimator.save(folder)
+    if estimator.interrupted_ is not None:
+        done = len(estimator.history_), estimator.n_epochs, estimator.best_epoch_
+        raise interrupted(estimator.interrupted_, folder, *done)
+
+
 def _silence_stdout() -> None:
     """Prevent Python from reporting the broken pipe again at exit."""
     with contextlib.suppress(OSError, ValueError):
@@ -194,7 +226,10 @@ def print_json(value: Any) -> None:
     """Print one JSON document on stdout; NaN and infinity become strings."""
     from evolving_attention.training.state import plain
 
-    print(json.dumps(plain(value), indent=2, ensure_ascii=False))
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    # a character that the encoding lacks would become "?": another value
+    escape = not encoding.lower().startswith("utf")
+    print(json.dumps(plain(value), indent=2, ensure_ascii=escape))
 
 
 def console(stderr: bool = False) -> Any:
@@ -207,6 +242,30 @@ def console(stderr: bool = False) -> Any:
 def note(text: str) -> None:
     """Print one line on stderr."""
     print(text, file=sys.stderr, flush=True)
+
+
+def set_up_process() -> None:
+    """Prepare the streams and the warnings of a process that runs one command.
+
+    An output encoding that lacks a character shows "?" instead of it. Warnings are log
+    messages: their line of source code is of no use to the reader.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    warnings.showwarning = _log_warning
+
+
+def _log_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Replaces :func:`warnings.showwarning`."""
+    logging.getLogger("evolving_attention").warning("warning: %s", message)
 
 
 def set_up_logging(level: str = "passive") -> None:

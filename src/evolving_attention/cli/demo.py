@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -147,7 +147,7 @@ def _fine_tune(
     from evolving_attention.data.features import tokenize_dataset
     from evolving_attention.modeling import AutoModelForSequenceClassification
     from evolving_attention.text import AutoTokenizer
-    from evolving_attention.training import Trainer, TrainingArguments, set_seed
+    from evolving_attention.training import TrainingArguments, set_seed
     from evolving_attention.training.logging import ConsoleCallback
     from evolving_attention.training.runtime import set_num_threads
 
@@ -169,7 +169,7 @@ def _fine_tune(
     model = AutoModelForSequenceClassification.from_pretrained(
         folder, num_labels=2, attention=attention
     )
-    trainer = Trainer(
+    trainer = _trainer_class()(
         model,
         args,
         train_dataset=tokenize_dataset(train, tokenizer),
@@ -191,6 +191,32 @@ def _fine_tune(
     tokens = tokenizer.convert_ids_to_tokens(encoded["input_ids"][0])
     maps = [np.array(host_array(each))[0] for each in output.attentions]
     return scores, maps, tokens
+
+
+def _trainer_class() -> Any:
+    """Returns the Trainer without checkpoints: an interrupted demo starts again."""
+    from evolving_attention.errors import Interrupted
+    from evolving_attention.training import Trainer
+    from evolving_attention.training.saving import Saver
+
+    class OwnSaver(Saver):
+        writes = False
+
+        def leave(self, state: Any, control: Any, guard: Any) -> NoReturn:
+            kind = Path(self.args.output_dir).name
+            raise Interrupted(
+                f"{guard.name} after step {state.global_step} of {state.max_steps} "
+                f"with {kind} attention: nothing of it is kept; the same command "
+                "starts the demo again",
+                guard.received,
+            )
+
+        leave_after_the_end = leave
+
+    class DemoTrainer(Trainer):
+        _saver_class = OwnSaver
+
+    return DemoTrainer
 
 
 def _callback(name: str, bar: Any) -> Any:

@@ -103,7 +103,10 @@ class TrainedRun:
         trainer.save_state()
 
     def remove_displays(self, trainer: Any) -> None:
-        """Remove the log displays; later results are printed once, at the end."""
+        """Remove the displays of logs: later results are printed once, at the end.
+
+        The bar of later evaluations stays.
+        """
         from evolving_attention.training.logging import ConsoleCallback
         from evolving_attention.training.progress import TerminalProgress
 

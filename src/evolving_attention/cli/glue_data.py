@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,23 +94,23 @@ def load_data(
 
     Raises:
         DataError: a file is missing or has a bad row, or all rows have one class.
-        ConfigError: the task is not one of the nine.
+        ConfigError: the task is not one of the nine, or a trained model reads pairs and
+            these are single texts, or the other way round.
         MissingExtraError: the data is on the Hub and ``datasets`` is not installed.
     """
+    known = known_labels(config)
     if data.task_name:
         result = _load_task(data, args)
     elif data.dataset_name:
-        result = _load_hub_dataset(data, args)
+        result = _load_hub_dataset(data, args, known)
     else:
-        result = _load_files(data, args, known_labels(config))
-    names = result.label_names
-    if names is not None and len(names) < 2:
-        raise DataError(
-            f"{len(names)} class ({', '.join(names)}), expected at least 2; add rows "
-            "of other classes, or name the labels' column by --label_column_name "
-            "(scores: --do_regression)",
-            str(data.train_file or data.dataset_name),
-        )
+        result = _load_files(data, args, known)
+    if known is not None and known.text_columns and not args.do_train:
+        for part in result.all:
+            name = data.task_name or data.dataset_name or ""
+            refuse_other_texts(part, len(known.text_columns) == 2, name)
+    source = str(data.train_file or data.dataset_name)
+    refuse_one_class(result.label_names, source, "--do_regression")
     result.train = limited(result.train, data.max_train_samples)
     for sets, most in (
         (result.evaluation, data.max_eval_samples),
@@ -118,6 +118,47 @@ def load_data(
     ):
         sets.update({name: limited(part, most) for name, part in sets.items()})
     return result
+
+
+def refuse_one_class(names: Sequence[str] | None, source: str, scores: str) -> None:
+    """Refuse data whose rows all have one class.
+
+    Args:
+        names: the classes; None for regression.
+        source: the file or data set, for messages.
+        scores: how the command is told that labels are scores, for messages.
+
+    Raises:
+        DataError: there are fewer than two classes.
+    """
+    if names is not None and len(names) < 2:
+        raise DataError(
+            f"{len(names)} class ({', '.join(names)}), expected at least 2; add rows "
+            "of other classes, or name the labels' column by --label_column_name "
+            f"(scores: {scores})",
+            source,
+        )
+
+
+def refuse_other_texts(rows: TableDataset, pairs: bool, source: str = "") -> None:
+    """Refuse single texts for a model of pairs, and pairs for one of single texts.
+
+    Args:
+        rows: the data set.
+        pairs: whether the model was trained on pairs.
+        source: name of the data set, if it is not from a file.
+
+    Raises:
+        ConfigError: the texts are of the other kind.
+    """
+    if (len(rows.text_columns) == 2) != pairs:
+        kinds = ("single texts", "pairs of texts")
+        where = source if rows.report is None else rows.report.file
+        raise ConfigError(
+            f"{where}: the columns {', '.join(rows.text_columns)} are "
+            f"{kinds[not pairs]}, expected {kinds[pairs]}, which the model was trained "
+            "on; name the columns by --text_column_names"
+        )
 
 
 def limited(dataset: Any, most: int | None) -> Any:
@@ -245,7 +286,9 @@ def _load_files(
 # --- any data set of the Hub ----------------------------------------------------------
 
 
-def _load_hub_dataset(data: DataTrainingArguments, args: Any) -> RunData:
+def _load_hub_dataset(
+    data: DataTrainingArguments, args: Any, known: KnownLabels | None
+) -> RunData:
     datasets = require("datasets", extra="data", why="for --dataset_name")
     name, config = data.dataset_name, data.dataset_config_name
     try:
@@ -268,7 +311,11 @@ def _load_hub_dataset(data: DataTrainingArguments, args: Any) -> RunData:
                 f"has no split {split!r}, only {', '.join(found)}; leave out that step",
                 str(name),
             )
-    source = _HubSource.of(found["train"], data)
+    texts = data.text_columns
+    if texts is None and not args.do_train and known is not None:
+        trained = [*(known.text_columns or ())]
+        texts = trained if {*trained} <= {*found["train"].column_names} else None
+    source = _HubSource.of(found["train"], data, texts or None)
     tables = {split: source.table(found[split], split) for split in needed}
     result = RunData(
         None, source.label_names, tables["train"] if args.do_train else None
@@ -297,10 +344,12 @@ class _HubSource:
     name: str
 
     @classmethod
-    def of(cls, train: Any, data: DataTrainingArguments) -> _HubSource:
-        """Choose columns and kind of task, and log both."""
+    def of(
+        cls, train: Any, data: DataTrainingArguments, texts: list[str] | None
+    ) -> _HubSource:
+        """Choose columns (``texts`` if they are known) and kind of task; log both."""
         name = str(data.dataset_name)
-        columns = dataset_columns(train, data.text_columns, data.label_column_name)
+        columns = dataset_columns(train, texts, data.label_column_name)
         if None in (data.text_columns, data.label_column_name):
             say(f"{name}: {columns}")
         if not columns.has_label:

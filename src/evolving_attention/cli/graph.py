@@ -12,10 +12,11 @@ import numpy as np
 
 from evolving_attention import durable
 from evolving_attention.cli import graph_arguments as arguments
+from evolving_attention.cli.attention_arguments import refuse_input
 from evolving_attention.cli.commands import run_command, run_groups
-from evolving_attention.cli.common import interrupted
+from evolving_attention.cli.common import fit, save_fitted
 from evolving_attention.cli.options import Fields
-from evolving_attention.cli.repeat import Once
+from evolving_attention.cli.repeat import Once, claim_folder
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.errors import ConfigError, DataError
 from evolving_attention.interop.json_file import read_object
@@ -156,7 +157,10 @@ def _train(
         random_state=training.seed,
         device=training.device,
         verbose=training.verbose,
-    ).fit(
+    )
+    claim_folder(data, model, attention, training)
+    fit(
+        classifier,
         found.x,
         y,
         graph=found.graph,
@@ -164,12 +168,10 @@ def _train(
         validation_mask=found.parts.get("validation"),
     )
     durable.write_json(folder / READING, _reading(data))
-    classifier.save(folder)
+    save_fitted(classifier, folder)
     best = classifier.history_[classifier.best_epoch_ - 1]
-    if classifier.interrupted_ is not None:
-        done = len(classifier.history_), training.n_epochs, classifier.best_epoch_
-        raise interrupted(classifier.interrupted_, folder, *done)
     results: dict[str, Any] = {
+        "model": str(folder),
         "epochs": len(classifier.history_),
         "best_epoch": classifier.best_epoch_,
         "seconds": round(classifier.fit_seconds_, 3),
@@ -229,6 +231,7 @@ def _evaluate(data: Any, options: Any) -> dict[str, Any]:
 
 
 def _predict(data: Any, options: Any) -> dict[str, Any]:
+    refuse_input("output_file", options.output_file, data_file=data.data_file)
     classifier = _fitted(options)
     found = _load_as_trained(data, options.model_dir)
     odds = classifier.predict_proba(found.x, found.graph)

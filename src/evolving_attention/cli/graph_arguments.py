@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -96,6 +97,9 @@ class GraphTrainingArguments:
     """Training on all nodes at once."""
 
     output_dir: PathText | None = option(None, "Folder for the fitted classifier.")
+    overwrite_output_dir: bool = option(
+        False, "Replace a classifier that other options gave."
+    )
     n_epochs: int = option(1000, "Maximum number of epochs, of one step each.")
     learning_rate: float = option(5e-3, "Adam's learning rate.")
     weight_decay: float = option(5e-4, "L2 penalty λ: λ/2 · Σ θ² is added to the loss.")
@@ -107,7 +111,11 @@ class GraphTrainingArguments:
     seed: int = option(0, "Random seed.")
     device: str = option("cpu", "Where the model computes: cpu, auto, cuda.")
     num_threads: int | None = option(None, "Threads; default: all.")
-    verbose: int = option(0, "Epochs between printed lines.")
+    verbose: int | None = option(
+        None,
+        "Epochs between printed lines, 0: none; default: 50 where stderr is a "
+        "terminal, else 0.",
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -116,6 +124,8 @@ class GraphTrainingArguments:
             raise ConfigError(
                 "--output_dir is missing: expected a folder for the classifier; add it"
             )
+        if self.verbose is None:
+            self.verbose = 50 if sys.stderr.isatty() else 0
 
 
 @dataclass

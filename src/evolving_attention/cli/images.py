@@ -13,9 +13,9 @@ import numpy as np
 from evolving_attention import durable
 from evolving_attention.cli import images_arguments as arguments
 from evolving_attention.cli.commands import run_command, run_groups
-from evolving_attention.cli.common import interrupted
+from evolving_attention.cli.common import fit, save_fitted
 from evolving_attention.cli.options import Fields
-from evolving_attention.cli.repeat import Once
+from evolving_attention.cli.repeat import Once, claim_folder
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.timeseries_results import align
 from evolving_attention.errors import DataError
@@ -69,12 +69,10 @@ def _train(
     given = once("train", lambda: _pictures(data.train_dir, data.on_error))
     if data.test_dir and (given[1] is not None or given[0].labels is not None):
         once("classes", lambda: _check_test(data.test_dir, *given))
-    estimator.fit(*given)
-    estimator.save(folder)
+    claim_folder(data, model, attention, training)
+    fit(estimator, *given)
+    save_fitted(estimator, folder)
     best = estimator.history_[estimator.best_epoch_ - 1]
-    if estimator.interrupted_ is not None:
-        done = len(estimator.history_), training.n_epochs, estimator.best_epoch_
-        raise interrupted(estimator.interrupted_, folder, *done)
     results: dict[str, Any] = {
         "model": str(folder),
         "parameters": estimator.model_.num_parameters(),

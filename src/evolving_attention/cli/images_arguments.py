@@ -11,6 +11,7 @@ from evolving_attention.cli.attention_arguments import (
     AttentionOptions,
     option,
     refuse,
+    refuse_input,
 )
 from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError
@@ -33,7 +34,7 @@ _DEVICE = (
 _DATA = (
     "A folder with a folder of pictures for each class, or an .npz file with X and y"
 )
-_COMMAND = ("output_dir", "seed", "num_threads", "json")
+_COMMAND = ("output_dir", "overwrite_output_dir", "seed", "num_threads", "json")
 
 
 def _need(options: Any, **needed: str) -> None:
@@ -86,7 +87,9 @@ class ImageModelArguments:
         None, "Side of the input in pixels; default: that of the pictures, or 224."
     )
     patch_size: int | None = option(
-        None, "Side of a patch in pixels; default: 16, or an eighth of small pictures."
+        None,
+        "Side of a patch in pixels; default: about 16, or an eighth of small pictures, "
+        "so that it divides them.",
     )
     hidden_size: int = option(64, "Width.")
     num_hidden_layers: int = option(6, "Layers.")
@@ -130,6 +133,9 @@ class ImageTrainingArguments:
     """Training, and the folder for the model."""
 
     output_dir: PathText | None = option(None, "Folder for the model and its scores.")
+    overwrite_output_dir: bool = option(
+        False, "Replace a model that other options gave."
+    )
     n_epochs: int = option(30, "Passes over the training part.")
     batch_size: int = option(64, "Pictures in a step.")
     optimizer: str = option("radam", "radam, adamw or sgd.")
@@ -233,3 +239,4 @@ class PredictImageArguments:
             input_dir="a folder of pictures",
             output_file="a .csv file to write",
         )
+        refuse_input("output_file", self.output_file, input_dir=self.input_dir)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from evolving_attention.cli.common import HELP_OPTIONS
+from evolving_attention.cli.common import HELP_OPTIONS, set_up_process
 
 __all__ = ["app", "main"]
 
@@ -423,6 +423,7 @@ def bench(
 
 def main() -> None:
     """Entry point of ``evolving-attention``."""
+    set_up_process()
     app(prog_name="evolving-attention")
 
 

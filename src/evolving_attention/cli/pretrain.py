@@ -182,16 +182,19 @@ class _Source:
                 f"a BERT, and this model is {self.kind!r}, which has no such task",
                 "leave it out, or choose a BERT",
             )
+        if not self.given.model_name_or_path:
+            self._check_length(self._config())
 
     def _kind(self) -> str:
         """The model's type, such as ``bert``."""
         from evolving_attention.interop.evolving_mark import base_type
         from evolving_attention.modeling import list_models
         from evolving_attention.modeling.base import MODELS
+        from evolving_attention.modeling.names import sizes_of
 
         name = self.given.model_name
         if name:
-            known = [n for n in list_models() if _is_encoder(n)]
+            known = [n for n in list_models() if _is_encoder(n) and sizes_of(n)]
             if name not in known:
                 fix = "ea.list_models() lists them"
                 raise refuse("model_name", name, f"one of {', '.join(known)}", fix)
@@ -230,33 +233,41 @@ class _Source:
             raise refuse("config", path, "a JSON object", fix)
         return values
 
+    def _config(self, **of_tokenizer: Any) -> Any:
+        """Returns the config of a new model.
+
+        Raises:
+            ConfigError: it has an unknown option or an impossible value.
+        """
+        from evolving_attention.modeling.config import CONFIGS
+        from evolving_attention.modeling.names import sizes_of
+
+        options = {**of_tokenizer, **self.given.model_options}
+        if self.attention is not None:
+            options["attention"] = self.attention
+        named = sizes_of(self.given.model_name or "")
+        if named is not None:
+            kind, sizes = named
+            return kind(**{**sizes, **options})
+        return CONFIGS[self.kind].from_dict(self.values, **options)
+
     def model(self, tokenizer: Any, dtype: str) -> Any:
         """Builds the model for the tokenizer's vocabulary."""
         from evolving_attention import modeling
-        from evolving_attention.modeling.config import CONFIGS
 
         size = len(tokenizer)
         if self.given.model_name_or_path:
             return self._from_checkpoint(size, dtype)
-        own = {"vocab_size": size, "pad_token_id": tokenizer.pad_token_id}
-        options = {**own, **self.given.model_options}
-        if options["vocab_size"] < size:
-            given, fix = options["vocab_size"], "leave it out of --model_options"
+        config = self._config(vocab_size=size, pad_token_id=tokenizer.pad_token_id)
+        if config.vocab_size < size:
+            given, fix = config.vocab_size, "leave it out of --model_options"
             raise refuse("vocab_size", given, f"{size} or more, the tokenizer's", fix)
-        if self.attention is not None:
-            options["attention"] = self.attention
-        if self.given.model_name:
-            made = modeling.create_model
-            model = made(self.given.model_name, task=self.task, dtype=dtype, **options)
-        else:
-            config = CONFIGS[self.kind].from_dict(self.values, **options)
-            auto = {
-                "masked_lm": modeling.AutoModelForMaskedLM,
-                "pretraining": modeling.AutoModelForPreTraining,
-            }[self.task]
-            model = auto.from_config(config, dtype)
-        self.longest = self._check_length(model.config)
-        return model
+        self.longest = self._check_length(config)
+        auto = {
+            "masked_lm": modeling.AutoModelForMaskedLM,
+            "pretraining": modeling.AutoModelForPreTraining,
+        }[self.task]
+        return auto.from_config(config, dtype)
 
     def _from_checkpoint(self, size: int, dtype: str) -> Any:
         from evolving_attention import modeling

@@ -6,6 +6,7 @@ written when the run ends; a run without a record resumes from its checkpoint.
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import logging
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from evolving_attention.errors import ConfigError
 __all__ = [
     "SETTINGS",
     "Once",
+    "claim_folder",
     "content_hashes",
     "own_folder",
     "repeated",
@@ -112,9 +114,7 @@ def repeated(
     folder = given.get("output_dir") or options.options["output_dir"].default
     if not folder:
         raise ConfigError("--output_dir is missing: expected a folder; add it")
-    root, fresh = Path(folder), None
-    if "overwrite_output_dir" in options.options:
-        fresh = bool(given.get("overwrite_output_dir"))
+    root, fresh = Path(folder), bool(given.get("overwrite_output_dir"))
     own_folder(root, settings_of(options, given), fresh, content_hashes(given))
     records = {} if fresh else {s: read_record(root / f"seed-{s}" / RUN) for s in seeds}
     done = _agreed([seed for seed, record in records.items() if record is not None])
@@ -159,9 +159,33 @@ def content_hashes(given: dict[str, Any]) -> dict[str, list[str]]:
     found = {}
     for name, value in given.items():
         paths = value if isinstance(value, (list, tuple)) else [value]
-        if name.endswith("_file") and all(p and Path(p).is_file() for p in paths):
+        named = name.endswith(("_file", "_dir"))  # --train_dir may be an archive
+        if named and all(
+            isinstance(p, (str, Path)) and Path(p).is_file() for p in paths
+        ):
             found[name] = [digest(Path(path).resolve())[1] for path in paths]
     return found
+
+
+def claim_folder(*groups: Any) -> None:
+    """Keep the model in ``output_dir`` that other options gave; see :func:`own_folder`.
+
+    For a command without checkpoints: call it before a fit whose model will be saved.
+
+    Args:
+        groups: the dataclasses of all options of a run.
+    """
+    from evolving_attention.training.state import plain
+
+    given: dict[str, Any] = {}
+    for group in groups:
+        for one in dataclasses.fields(group):
+            value = getattr(group, one.name)
+            given |= {} if value == one.default else {one.name: value}
+    settings = {name: value for name, value in given.items() if name not in _FREE}
+    fresh = "overwrite_output_dir" in given
+    root = Path(given["output_dir"])
+    own_folder(root, plain(settings), fresh, content_hashes(given))
 
 
 def own_folder(
@@ -172,6 +196,8 @@ def own_folder(
 ) -> None:
     """Create a folder for runs with these settings, or check that it belongs to them.
 
+    A folder whose runs wrote no file, as after a mistake in an option, is free.
+
     Args:
         root: the folder.
         settings: options that decide the results.
@@ -180,10 +206,14 @@ def own_folder(
         content: hashes of files by option; earlier versions did not record them.
 
     Raises:
-        ConfigError: the folder has runs with other settings or other content of files.
+        ConfigError: the folder has runs with other settings or other content of files,
+            or a fitted estimator whose settings are unknown.
         CheckpointError, OSError: it cannot be written.
     """
+    from evolving_attention.estimators.files import FILE as ESTIMATOR
+
     file = root / SETTINGS
+    more = "" if fresh is None else " or add --overwrite_output_dir"
     before, content = None if fresh else read_record(file), content or {}
     theirs = dict(before or {})
     hashes = theirs.pop(_CONTENT, {})
@@ -193,16 +223,25 @@ def own_folder(
         for name in content
         if name not in changed and hashes.get(name, content[name]) != content[name]
     ]
-    if before is not None and changed:
-        more = "" if fresh is None else " or add --overwrite_output_dir"
+    if before is None and not fresh and (root / ESTIMATOR).exists():
+        raise ConfigError(
+            f"{root / ESTIMATOR}: a model whose options are not recorded, expected a "
+            f"folder without; choose another --output_dir{more}"
+        )
+    if before is not None and changed and _has_files(root):
         raise ConfigError(
             f"{file}: runs with other options ({', '.join(sorted(changed))}), expected "
             f"the same; choose another --output_dir{more}"
         )
-    if before is None and distributed.is_first():
+    if (before is None or changed) and distributed.is_first():
         root.mkdir(parents=True, exist_ok=True)
         hashed = {_CONTENT: content} if content else {}
         durable.write_json(file, {**settings, **hashed})
+
+
+def _has_files(root: Path) -> bool:
+    """Whether the folder has any file but settings."""
+    return any(one.is_file() and one.name != SETTINGS for one in root.rglob("*"))
 
 
 def _of_seed(
@@ -234,7 +273,7 @@ def resumable(options: Fields, given: dict[str, Any], folder: Path) -> dict[str,
     """Returns the options with which a run continues in its own folder.
 
     A run that ended before its first save left files without a checkpoint; they are
-    overwritten. Commands without checkpoints overwrite their files anyway.
+    overwritten. Commands without checkpoints train again with the same options.
     """
     from evolving_attention.training.checkpoint import get_last_checkpoint
 

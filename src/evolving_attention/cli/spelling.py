@@ -15,10 +15,13 @@ _VALUE = (
     r"'[^']*'(?: or '[^']*')*|\"[^\"]*\"|True|False|None|-?\d+(?:\.\d+)?(?:e-?\d+)?"
 )
 _WORD = r"(?:'[^']*'|[^\s,()]+)"
+_CONFIG = r"(unknown option '[^']*', expected one of [^;]*)"  # not options of a command
 
 
 def as_flags(message: str, names: Iterable[str]) -> str:
     """Returns the message with each option of ``names`` written as a flag.
+
+    The list of a config's options, of which some have the same names, stays.
 
     Example:
         >>> as_flags("Options: seed=-1, expected 0 or more; set fast=True", {"seed"})
@@ -34,7 +37,10 @@ def as_flags(message: str, names: Iterable[str]) -> str:
     # option.
     bare = "|".join(re.escape(name) for name in longest_first if "_" in name)
     if bare:
-        message = re.sub(rf"(?<![\w./'\"-])({bare})(?![\w/(=]|\.\w)", r"--\1", message)
+        parts = re.split(_CONFIG, message)
+        word = rf"(?<![\w./'\"-])({bare})(?![\w/(=]|\.\w)"
+        parts[::2] = [re.sub(word, r"--\1", part) for part in parts[::2]]
+        message = "".join(parts)
     return re.sub(rf"^(?:\w+: )?(--\w+(?: {_WORD})?), exp", r"\1: exp", message)
 
 

@@ -33,8 +33,8 @@ class QuestionArguments:
     dataset_config_name: str | None = option(None, "Configuration of --dataset_name.")
     bad_rows: str = option(
         "raise",
-        "Questions whose answer is not in the context, or whose id is repeated: raise, "
-        "or skip.",
+        "Questions with an empty text, with an answer that is not in the context, or "
+        "with a repeated id: raise, or skip.",
     )
     max_seq_length: int = option(
         384, "Tokens of a row; longer contexts are split into windows."

@@ -357,8 +357,7 @@ def _load(fitted: Any) -> tuple[Any, Any]:
 
 def _chances(net: Any, tokenizer: Any, rows: Any, fitted: Any) -> np.ndarray:
     """Returns class probabilities, or regression values, [N, num_labels]."""
-    texts = text_data.with_words(rows, tokenizer)
-    columns = [texts.column(name) for name in texts.text_columns]
+    columns = [rows.column(name) for name in rows.text_columns]
     given = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
     found = net.predict(given, tokenizer, top_k=None, batch_size=fitted.batch_size)
     values = np.zeros((len(found), net.config.num_labels))

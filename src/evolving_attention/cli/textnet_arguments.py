@@ -15,6 +15,7 @@ from evolving_attention.cli.attention_arguments import (
     AttentionOptions,
     option,
     refuse,
+    refuse_input,
 )
 from evolving_attention.cli.model_options import read_model_options
 from evolving_attention.data.records import SUFFIXES
@@ -387,6 +388,7 @@ class PredictArguments(_Fitted):
         ):
             if not getattr(self, name):
                 raise ConfigError(f"--{name} is missing: expected {expected}; add it")
+        refuse_input("output_file", self.output_file, input_file=self.input_file)
 
     def data(self) -> TextDataArguments:
         """Returns the file as options of the data."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evolving_attention.cli.glue_data import refuse_one_class, refuse_other_texts
 from evolving_attention.cli.textnet_arguments import TextDataArguments, WordArguments
 from evolving_attention.data.features import tokenize_dataset
 from evolving_attention.data.labels import KnownLabels, Labelled
@@ -26,7 +27,6 @@ __all__ = [
     "load_test",
     "make_tokenizer",
     "tokenized",
-    "with_words",
     "word_table",
 ]
 
@@ -57,7 +57,7 @@ def load_parts(data: TextDataArguments) -> Parts:
     """Loads all parts of a data set, or of the user's own files.
 
     Raises:
-        DataError: a file is missing or has a bad row.
+        DataError: a file is missing or has a bad row, or all rows have one class.
         ConfigError: there is no training file.
     """
     if data.dataset:
@@ -71,6 +71,8 @@ def load_parts(data: TextDataArguments) -> Parts:
             )
         options = data.read_options()
         train = load_file(data.train_file, **options)
+        scores = "numbers with a decimal point"
+        refuse_one_class(train.label_names, str(data.train_file), scores)
         own, rest = (data.validation_file, data.test_file), []
         for file in own:
             found = None if file is None else load_file(file, like=train, **options)
@@ -118,7 +120,8 @@ def load_test(
             texts.
     """
     names = tuple(config.id2label[i] for i in range(config.num_labels))
-    known = KnownLabels(None if config.problem_type == "regression" else names)
+    scores = config.problem_type == "regression"
+    known = KnownLabels(None if scores else names, config.text_columns)
     found: TableDataset
     if data.dataset:
         found = getattr(load_parts(data), part)
@@ -138,39 +141,8 @@ def load_test(
             data.test_file, like=known, labelled=labelled, **data.read_options()
         )
         found = found[: data.max_eval_samples]
-    pairs = config.type_vocab_size > 1
-    if (len(found.text_columns) == 2) != pairs:
-        kinds = ("single texts", "pairs of texts")
-        columns = ", ".join(found.text_columns)
-        raise ConfigError(
-            f"{data.dataset or data.test_file}: the columns {columns} are "
-            f"{kinds[not pairs]}, expected {kinds[pairs]}, which the net was trained "
-            "on; name the columns by --text_column_names"
-        )
+    refuse_other_texts(found, config.type_vocab_size > 1, f"--dataset {data.dataset}")
     return found
-
-
-def with_words(rows: TableDataset, tokenizer: Any) -> TableDataset:
-    """Replaces texts without words by the unknown word.
-
-    A net reads the mean of a text's words, so at least one word is needed.
-    """
-    if len(rows.text_columns) == 2:  # joined by a separator
-        return rows
-    name = rows.text_columns[0]
-    texts = rows.column(name)
-    if all(text.strip() for text in texts):
-        return rows
-    columns = {one: rows.column(one) for one in rows.column_names}
-    columns[name] = [text if text.strip() else tokenizer.unk_token for text in texts]
-    return TableDataset(
-        columns,
-        text_columns=rows.text_columns,
-        label_names=rows.label_names,
-        has_labels=rows.has_labels,
-        report=rows.report,
-        label_column=rows.label_column,
-    )
 
 
 def make_tokenizer(
@@ -229,7 +201,7 @@ def tokenized(
     """Returns rows of ids; pairs get token types if ``types``."""
     if rows is None:
         return None
-    found = tokenize_dataset(with_words(rows, tokenizer), tokenizer, max_length=longest)
+    found = tokenize_dataset(rows, tokenizer, max_length=longest)
     if not types:
         found.token_type_ids = None
     return found

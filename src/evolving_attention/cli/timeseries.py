@@ -6,15 +6,15 @@ import csv
 import io
 import logging
 import tempfile
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from evolving_attention import durable
 from evolving_attention.cli import timeseries_arguments as arguments
+from evolving_attention.cli.attention_arguments import refuse_input
 from evolving_attention.cli.commands import run_command, run_groups
-from evolving_attention.cli.common import interrupted
+from evolving_attention.cli.common import fit, interrupted
 from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat_results import (
     RESULTS,
@@ -190,7 +190,7 @@ def _train(
         if test_part is not None:
             _score(folder, record, test_part, options["device"])
         runs.append(record)
-        _LOGGER.info("seed %d: %s", seed, one_line(record))
+        _LOGGER.info("seed %d: %s, saved in %s", seed, one_line(record), folder)
     results = collected(runs, table(runs), training.compare)
     durable.write_json(root / RESULTS, plain(results))
     return results
@@ -281,13 +281,7 @@ def _one_run(
         Interrupted: a signal came; the message says what is saved.
     """
     estimator = kind(**options, random_state=seed)
-    try:
-        with warnings.catch_warnings():  # _save reports the signal itself
-            warnings.filterwarnings("ignore", "SIGINT after")
-            estimator.fit(train, train.y)
-    except Interrupted:
-        if not estimator.is_fitted:
-            raise
+    fit(estimator, train, train.y)
     record = run_record(estimator.result_, estimator.model_, seed, options)
     record["content"] = {"train": content_hash(train)}
     _save(estimator.save, folder, record, options["n_epochs"])
@@ -334,6 +328,7 @@ def evaluate(
 
 
 def _evaluate(model: Any, data: Any, tables: Any) -> dict[str, Any]:
+    refuse_input("predictions", model.predictions, test_file=data.test_file)
     estimator = load_estimator(Path(model.model_dir), model.device)
     if model.longer is not None:
         estimator.set_params(longer=model.longer)
@@ -481,7 +476,7 @@ def _pretrain(
         if record is None:
             record = _one_pretraining(folder, options, mask, seed, train_part)
         runs.append(record)
-        _LOGGER.info("seed %d: %s", seed, one_line(record))
+        _LOGGER.info("seed %d: %s, saved in %s", seed, one_line(record), folder)
     results = collected(runs, table(runs), training.compare)
     if several:
         durable.write_json(root / RESULTS, plain(results))

@@ -11,6 +11,7 @@ from evolving_attention.cli.attention_arguments import (
     AttentionOptions,
     option,
     refuse,
+    refuse_input,
 )
 from evolving_attention.cli.repeat_arguments import COMPARE, seed_numbers
 from evolving_attention.data.series_lengths import LONGER
@@ -338,6 +339,7 @@ class PredictArguments:
         ):
             if not getattr(self, name):
                 raise ConfigError(f"--{name} is missing: expected {what}; add it")
+        refuse_input("output_file", self.output_file, input_file=self.input_file)
 
 
 @dataclass

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evolving_attention.cli.attention_arguments import option, refuse
+from evolving_attention.cli.attention_arguments import option, refuse, refuse_input
 from evolving_attention.cli.model_options import read_model_options
 from evolving_attention.data.parallel import LONGER
 from evolving_attention.device_names import resolve_device
@@ -296,12 +295,8 @@ class GenerateArguments:
         if self.num_return_sequences < 1:
             given = self.num_return_sequences
             raise refuse("num_return_sequences", given, "at least 1", "leave it out")
-        for name in ("input_file", "prefix_file"):
-            path, out = getattr(self, name) or "", self.output_file or ""
-            there = os.path.isfile(path) and os.path.isfile(out)
-            if there and os.path.samefile(path, out):
-                expected = f"another file than --{name}"
-                raise refuse("output_file", out, expected, "choose another name")
+        files = {name: getattr(self, name) for name in ("input_file", "prefix_file")}
+        refuse_input("output_file", self.output_file, **files)
 
 
 @dataclass

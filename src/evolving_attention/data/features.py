@@ -32,6 +32,7 @@ class Features(PackedRows):
         labels: int64 or float32 [N], or None; int64 [N, L] of 0 and 1 if a row may have
             several of L labels.
         label_names: names of the classes by id, or None.
+        text_columns: the one or two columns of the texts, or None.
 
     As a sequence, row i is ``{"input_ids": int32 array, …, "labels": scalar}``.
     """
@@ -45,11 +46,13 @@ class Features(PackedRows):
         token_type_ids: np.ndarray | None = None,
         labels: np.ndarray | None = None,
         label_names: tuple[str, ...] | None = None,
+        text_columns: tuple[str, ...] | None = None,
     ) -> None:
         self.input_ids = np.asarray(input_ids, dtype=np.int32)
         self.offsets = np.asarray(offsets, dtype=np.int64)
         self.token_type_ids = token_type_ids
         self.labels, self.label_names = labels, label_names
+        self.text_columns = text_columns
         total, rows = len(self.input_ids), len(self.offsets) - 1
         if self.offsets[0] != 0 or self.offsets[-1] != total:
             raise ShapeError(
@@ -63,7 +66,11 @@ class Features(PackedRows):
 
     def take(self, indices: Any) -> Features:
         """Returns these rows as a data set."""
-        return Features(**self._gathered(indices), label_names=self.label_names)
+        return Features(
+            **self._gathered(indices),
+            label_names=self.label_names,
+            text_columns=self.text_columns,
+        )
 
     @overload
     def __getitem__(self, index: int) -> dict[str, Any]: ...
@@ -86,6 +93,9 @@ def tokenize_dataset(
 ) -> Features:
     """Tokenise the text of a data set.
 
+    A text that gives no token (empty, or of characters that the tokenizer removes)
+    becomes the unknown token: models need one in every row.
+
     Args:
         dataset: a sequence of dicts (:class:`TableDataset`, a list, a
             ``datasets.Dataset``).
@@ -102,8 +112,8 @@ def tokenize_dataset(
         truncation: counts the truncated texts; then they are not logged here.
 
     Raises:
-        InputError: a column is missing, or a value is not text (the message names the
-            row).
+        InputError: a column is missing, a value is not text, or a text gives no token
+            and the tokenizer has no unknown one (the message names the row).
     """
     if batch_size < 1:
         raise ConfigError(f"batch_size={batch_size}; expected a number ≥ 1")
@@ -124,12 +134,12 @@ def tokenize_dataset(
             max_length=max_length,
             return_attention_mask=False,
         )
-        rows = encoded["input_ids"]
+        rows = _filled(encoded["input_ids"], tokenizer, start)
         cut.add(encoded)
         lengths += map(len, rows)
         ids.append(_flat(rows))
         if "token_type_ids" in encoded:
-            types.append(_flat(encoded["token_type_ids"]))
+            types.append(_flat(row or [0] for row in encoded["token_type_ids"]))
     if cut.rows and truncation is None:
         say(f"{_place(dataset)}{cut.told(len(lengths), max(lengths))}", said)
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
@@ -141,6 +151,7 @@ def tokenize_dataset(
         np.concatenate(types) if types else None,
         _labels(dataset, chosen.label),
         class_names(dataset),
+        chosen.texts,
     )
 
 
@@ -192,6 +203,24 @@ def _texts(
                     "of all rows"
                 )
     return columns
+
+
+def _filled(
+    rows: Sequence[Sequence[int]], tokenizer: Any, start: int
+) -> list[Sequence[int]]:
+    """Returns the ids of rows from ``start`` on; the unknown token for no token.
+
+    Raises:
+        InputError: a row has no token, and the tokenizer no unknown one.
+    """
+    empty = next((i for i, row in enumerate(rows) if not len(row)), None)
+    unknown: Any = getattr(tokenizer, "unk_token_id", None)
+    if empty is not None and unknown is None:
+        raise InputError(
+            f"row {start + empty}: its text has no token, and the tokenizer no "
+            "unk_token, expected at least one token; leave the row out"
+        )
+    return [row if len(row) else [unknown] for row in rows]
 
 
 def _flat(rows: Iterable[Sequence[int]]) -> np.ndarray:

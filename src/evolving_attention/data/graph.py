@@ -90,7 +90,8 @@ class Graph:
                 nonzero entries (i, j) are edges from i to j; PyTorch Geometric's
                 ``edge_index`` [2, edges], sources before targets; or a list of pairs
                 (source, target), [edges, 2]. A 2 × 2 value is read as an
-                ``edge_index``.
+                ``edge_index``. A NetworkX graph G is given as
+                ``networkx.to_scipy_sparse_array(G)``.
             num_nodes: as in the constructor; for a matrix, its size.
             symmetric: as in the constructor.
 
@@ -108,6 +109,7 @@ class Graph:
             return value
         if hasattr(value, "tocoo"):
             return cls._of_matrix(value, num_nodes, symmetric)
+        _refuse_objects(value)
         pairs = _array(value)
         if pairs.size == 0:
             pairs = np.zeros((2, 0), np.int64)
@@ -208,6 +210,26 @@ def sparse_rows(matrix: Any) -> tuple[Array, Edges]:
         np.asarray(one, dtype=np.int64) for one in (rows.indptr, rows.indices)
     )
     return values, Edges(starts, columns, rows.shape[1])
+
+
+def _refuse_objects(value: Any) -> None:
+    """Refuse other libraries' graphs and matrices; says how to convert them.
+
+    NumPy would read a NetworkX graph with pairs as nodes as a list of edges.
+    """
+    if hasattr(value, "nodes") and hasattr(value, "edges"):
+        remedy = "of a NetworkX graph G pass networkx.to_scipy_sparse_array(G)"
+    elif hasattr(value, "edge_index"):
+        remedy = "pass its edge_index, and num_nodes if some nodes have no edges"
+    elif str(getattr(value, "layout", "")).startswith("torch.sparse"):
+        remedy = "of a sparse tensor A pass A.to_sparse_coo().coalesce().indices()"
+    else:
+        return
+    raise DTypeError(
+        f"graph: a {type(value).__module__}.{type(value).__name__}, expected an "
+        "edge_index [2, edges], a list of pairs [edges, 2], or a sparse matrix of "
+        f"SciPy; {remedy}"
+    )
 
 
 def _array(value: Any) -> Array:

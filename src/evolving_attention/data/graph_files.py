@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.data.graph import Graph
+from evolving_attention.data.npz import check_npz
 from evolving_attention.errors import DataError, InputError, require
 
 __all__ = ["GraphData", "load_npz"]
@@ -55,6 +56,7 @@ def load_npz(
         DataError: the file cannot be read, or an array is missing or wrong.
     """
     file = Path(path)
+    check_npz(file, "a .npz file of arrays")
     try:
         with np.load(file, allow_pickle=False) as found:
             arrays = {name: found[name] for name in found.files}

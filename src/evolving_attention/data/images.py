@@ -13,6 +13,7 @@ import numpy as np
 
 from evolving_attention.data.image_files import class_folders, decode, loose
 from evolving_attention.data.image_transforms import Transform, centred, resized
+from evolving_attention.data.npz import check_npz
 from evolving_attention.data.packed import Batch, digest
 from evolving_attention.errors import DataError, DTypeError, InputError, ShapeError
 
@@ -22,15 +23,19 @@ __all__ = [
     "labels_of_npz",
     "pictures_of_npz",
     "read_pictures",
+    "scale_of",
     "small",
 ]
 
 Array = np.ndarray[Any, Any]
+Scale = tuple[float, ...]
 _FORMS = (
     "an array [n, height, width] or [n, height, width, channels], a list of such "
     "pictures, of files or of Pillow's images, or a folder with a folder per class"
 )
 _MOST_CHANNELS = 64
+_SAME_SCALE = 8.0  # factor between peaks of pictures on one scale
+_ROWS = ", a table with a picture in each row np.reshape(X, (-1, height, width))"
 _FIRST = (1, 3, 4)  # number of channels that identifies channels-first pictures
 _THREADS = min(4, os.cpu_count() or 1)
 
@@ -73,6 +78,51 @@ class Pictures:
         least = min(float(one.min()) for one in self.pixels)
         most = max(float(one.max()) for one in self.pixels)
         return False if least < 0 or 0 < most <= 1 else None
+
+    def check_scale(self, in_bytes: bool | None, scale: Scale | None) -> None:
+        """Refuse pixels on another scale than those of training.
+
+        These are floats up to 1 or below 0 where training had 0 to 255, the reverse,
+        pixels below 0 where training had none, and pictures whose highest peak is 8
+        times below the lowest or above the highest of training.
+
+        Args:
+            in_bytes: ``in_bytes`` of the training pictures.
+            scale: ``scale_of`` the training pictures; None: unknown.
+
+        Raises:
+            DataError: says both scales.
+        """
+        found = self.in_bytes
+        if None not in (in_bytes, found) and in_bytes != found:
+            kinds = {True: "integers from 0 to 255", False: "floats up to 1 or below 0"}
+            remedy = "255 * X" if in_bytes else "X / 255, or as in training"
+            raise DataError(
+                f"{self.names[0]}: pixels are {kinds[bool(found)]}, expected "
+                f"{kinds[bool(in_bytes)]} as in training; scale them alike: {remedy}"
+            )
+        both_in_bytes = in_bytes and self.pixels[0].dtype == np.uint8
+        own = None if both_in_bytes else scale_of(self.pixels)
+        if scale is None or own is None:
+            return
+        least, peak, far = own[0], own[2], _SAME_SCALE
+        if scale[1] / far <= peak <= scale[2] * far and (least >= 0 or scale[0] < 0):
+            return
+        raise DataError(
+            f"{self.names[0]}: pixels from {least:g} with a greatest absolute value of "
+            f"{peak:g}, expected from {scale[0]:g} and {scale[1]:g} to {scale[2]:g} as "
+            "in training; scale them alike"
+        )
+
+
+def scale_of(pixels: Sequence[Array] | Array) -> Scale | None:
+    """Returns (least pixel, lowest and highest peak of a picture); None: all are black.
+
+    A peak is a picture's greatest absolute value; that of a black picture is left out.
+    """
+    spans = [(float(one.min()), float(one.max())) for one in pixels]
+    peaks = [peak for low, high in spans if (peak := max(-low, high)) > 0]
+    return (min(spans)[0], min(peaks), max(peaks)) if peaks else None
 
 
 def read_pictures(
@@ -173,15 +223,15 @@ def _array_of_npz(
     path: str | Path, keys: Sequence[str]
 ) -> tuple[Array | None, list[str]]:
     """Returns the first of these arrays that the file has, and the names of all."""
+    form = "an npz file of numbers as numpy.savez(file, X=pictures, y=labels) writes it"
+    check_npz(path, form)
     try:
         with np.load(Path(path), allow_pickle=False) as held:
             found = next((held[key] for key in keys if key in held.files), None)
             return found, list(held.files)
     except Exception as error:  # zip, zlib, pickle and format errors of many classes
         raise DataError(
-            f"cannot be read ({error}), expected an npz file of numbers as "
-            "numpy.savez(file, X=pictures, y=labels) writes it",
-            str(path),
+            f"cannot be read ({error}), expected {form}", str(path)
         ) from None
 
 
@@ -212,7 +262,7 @@ def _items(
         if collection.ndim not in (3, 4) and not objects:
             raise ShapeError(
                 f"{name}: shape {collection.shape}, expected {_FORMS}; one picture is "
-                "X[None]"
+                f"X[None]{_ROWS if collection.ndim == 2 else ''}"
             )
     names = [
         str(one) if isinstance(one, (str, os.PathLike)) else f"{name}[{i}]"

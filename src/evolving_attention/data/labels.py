@@ -40,7 +40,11 @@ class Labelled:
 
 @dataclass(frozen=True)
 class KnownLabels(Labelled):
-    """The labels of a trained model, used when no training set defines them."""
+    """The labels of a trained model, used when no training set defines them.
+
+    ``text_columns`` are the columns that it was trained on, None if unknown; files need
+    not have them.
+    """
 
     label_names: tuple[str, ...] | None
     text_columns: Sequence[str] | None = None
@@ -58,12 +62,13 @@ def known_labels(config: Mapping[str, Any]) -> KnownLabels | None:
         return None
     if classes and not any(str(name).endswith(_CLASSIFIER) for name in classes):
         return None  # a model without classes; every config has labels by default
+    texts = config.get("text_columns")
     if len(labels) == 1 or config.get("problem_type") == "regression":
-        return KnownLabels(None, problem_type="regression")
+        return KnownLabels(None, texts, problem_type="regression")
     names = [str(labels[key]) for key in sorted(labels, key=int)]
     if numbered(names):
         names = [str(i) for i in range(len(names))]
-    return KnownLabels(tuple(names), problem_type=config.get("problem_type"))
+    return KnownLabels(tuple(names), texts, problem_type=config.get("problem_type"))
 
 
 def numbered(names: Sequence[str]) -> bool:

@@ -60,8 +60,8 @@ def load_file(
 
     Args:
         path: the file; CSV and TSV begin with a header line.
-        like: the training set, which has the same columns and labels; or the labels
-            of a trained model.
+        like: the training set, with the same columns and labels; or the labels of a
+            trained model, whose text columns are read if the file has them.
         text_columns: the one or two text columns; default: by run_glue's rule.
         label_column: name of the label column in the file, by default ``label``, else
             ``labels``; in the data set it is ``label``.
@@ -74,8 +74,7 @@ def load_file(
         delimiter: field separator of a CSV file.
 
     Returns:
-        Rows ``{text columns, "label", "idx"}``; ``label_names`` are the classes, None
-        for regression.
+        Rows ``{text columns, "label", "idx"}``; ``label_names`` is None for regression.
 
     Raises:
         DataError: the file is unusable or a row is bad (file, line, column, reason).
@@ -90,7 +89,8 @@ def load_file(
     collector = RowCollector(str(path), bad_rows)
     check_delimiter(path, delimiter)
     if like is not None:
-        text_columns = like.text_columns if text_columns is None else text_columns
+        if text_columns is None and _has_texts(path, collector, like, delimiter):
+            text_columns = like.text_columns
         label_column = like.label_column if label_column is None else label_column
     chosen = _choose(path, collector, text_columns, label_column, delimiter)
     if None in (text_columns, label_column):
@@ -124,6 +124,18 @@ def load_file(
         report=report,
         label_column=chosen.label,
     )
+
+
+def _has_texts(
+    path: Path,
+    collector: RowCollector,
+    like: TableDataset | KnownLabels,
+    delimiter: str,
+) -> bool:
+    """Whether to read the text columns of ``like``: a trained model's may be absent."""
+    if isinstance(like, KnownLabels) and like.text_columns is not None:
+        return {*like.text_columns} <= {*read_names(path, collector, delimiter)}
+    return True
 
 
 def _read(

@@ -18,7 +18,9 @@ from evolving_attention.data.series_axes import (
     frames_channels,
     is_frame,
     names_of,
+    refuse_disorder,
     refuse_long,
+    refuse_nested,
     series_of_index,
 )
 from evolving_attention.data.series_parts import SeriesPart
@@ -43,6 +45,7 @@ class Reading:
         frames: whether the series are DataFrames.
         doubt: a reason to doubt this reading; None: no reason.
         names: names of the channels; None: no names, as in arrays.
+        ids: labels of the series, where the collection has them; None: it has none.
     """
 
     series: list[Series]
@@ -52,6 +55,7 @@ class Reading:
     frames: bool = False
     doubt: str | None = None
     names: tuple[str, ...] | None = None
+    ids: tuple[Any, ...] | None = None
 
     def __str__(self) -> str:
         """Describes the reading in one line."""
@@ -104,11 +108,12 @@ def read(
             different channels, or a long table.
         DTypeError: a value is not a real number.
         InputError: a value is infinite, a series contains only NaN, a time step occurs
-            twice, or frames have different channel names.
+            twice, numbered time steps are in the order of text (t1, t10, t2), or frames
+            have different channel names.
     """
     if isinstance(collection, SeriesPart):
         found = read(collection.X, name, time_axis, earlier)
-        return replace(found, names=collection.channel_names)
+        return replace(found, names=collection.channel_names, ids=collection.ids)
     if hasattr(collection, "toarray"):
         raise DTypeError(
             f"{name}: sparse input, expected a dense array {_FORMS}; convert it by "
@@ -142,15 +147,19 @@ def _split(
 ) -> Reading:
     """Returns the series as float64 [channels, length], with unchecked values."""
     if getattr(getattr(collection, "index", None), "nlevels", 1) > 1:
-        parts, doubt = series_of_index(collection, name)
+        parts, ids, doubt = series_of_index(collection, name)
         series = [_one(part, f"{name}[{i}]") for i, part in enumerate(parts)]
         longest = max((x.shape[1] for x in series), default=0)
         names = names_of(getattr(collection, "columns", [None]))
-        return Reading(series, longest, doubt=doubt, names=names)
+        return Reading(series, longest, doubt=doubt, names=names, ids=ids)
     if isinstance(collection, (list, tuple)) and any(map(_is_array, collection)):
         return _of_list(collection, name, time_axis, earlier)
+    refuse_nested(collection, name)
+    rows = None
     if is_frame(collection):
         refuse_long(collection, name)
+        refuse_disorder(collection.columns, f"{name}: columns")
+        rows = names_of(collection.index)
     array = _numbers(collection, name)
     if array.ndim < 2:
         raise ShapeError(
@@ -167,7 +176,7 @@ def _split(
     if array.ndim == 2:
         refuse_long(array, name)
         length = array.shape[1]
-        return Reading(list(array[:, np.newaxis, :]), length, length)
+        return Reading(list(array[:, np.newaxis, :]), length, length, ids=rows)
     return _along_time(list(array), time_axis, time_axis is None and not earlier)
 
 
@@ -195,6 +204,8 @@ def _of_list(
     found = _along_time(arrays, time_axis, not known, framed[0])
     if not framed[0]:
         return found
+    for i, frame in enumerate(items):
+        refuse_disorder(frame.axes[(found.time_axis or 2) - 1], f"{name}[{i}]")
     return replace(found, names=frames_channels(items, found.time_axis or 2, name))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,8 +18,12 @@ __all__ = [
     "frames_channels",
     "is_frame",
     "names_of",
+    "refuse_disorder",
     "refuse_long",
+    "refuse_nested",
     "series_of_index",
+    "step_numbers",
+    "unsorted",
 ]
 
 TIMES = frozenset(
@@ -51,6 +56,7 @@ IDS = frozenset(
     ("case", "id", "instance", "sample", "series", "subject", "uid", "unit")
 )
 _FEW_COLUMNS = 8  # maximum columns of a table that may be a long one
+_NUMBERED = re.compile(r"(\D*)(?<!-)(\d+(?:\.\d+)?)(\D*)")  # t1, step 10
 
 
 def is_frame(value: Any) -> bool:
@@ -124,12 +130,69 @@ def _named(labels: Any) -> bool:
     return labels.dtype.kind not in "iuf"
 
 
-def series_of_index(table: Any, name: str) -> tuple[list[Any], str | None]:
+def step_numbers(labels: Sequence[str]) -> list[float] | None:
+    """Returns the numbers of time steps such as t1, t2; None: other names."""
+    found = [_NUMBERED.fullmatch(label) for label in labels]
+    steps = [one for one in found if one]
+    if not steps or len(steps) < len(found):
+        return None
+    alike = len({one.group(1, 3) for one in steps}) == 1
+    return [float(one[2]) for one in steps] if alike else None
+
+
+def unsorted(labels: Any) -> list[float] | None:
+    """Returns the numbers of text labels that neither rise nor fall, else None.
+
+    That is the order of text, in which pandas' ``pivot`` writes t1, t10, t2.
+    """
+    names = names_of(labels)
+    numbers = None if names is None else step_numbers(names)
+    steps = np.diff(numbers or [0.0])
+    return numbers if (steps < 0).any() and (steps > 0).any() else None
+
+
+def refuse_disorder(labels: Any, where: str) -> None:
+    """Refuse numbered time steps in the order of text, such as t1, t10, t2.
+
+    Raises:
+        InputError: names two steps that are out of order.
+    """
+    numbers = unsorted(labels)
+    if numbers is None:
+        return
+    at = int(np.argmax(np.diff(numbers) < 0))
+    raise InputError(
+        f"{where}: the time step {labels[at]!r} comes before {labels[at + 1]!r}, "
+        "expected them in the order of their numbers (pivot sorts names as text); sort "
+        "them by number, or pivot by a column of numbers"
+    )
+
+
+def refuse_nested(value: Any, name: str) -> None:
+    """Refuse tables whose cells are series: sktime's nested DataFrames.
+
+    Raises:
+        ShapeError: says how to convert them.
+    """
+    cells = value.to_numpy() if hasattr(value, "to_numpy") else value
+    nested = isinstance(cells, np.ndarray) and cells.dtype.kind == "O" and cells.size
+    if nested and np.ndim(cells.flat[0]) > 0:
+        pack = f"[np.stack(list(row)) for row in np.asarray({name})]"
+        raise ShapeError(
+            f"{name}: each cell is a series, expected numbers; pass a list of arrays "
+            "[channels, length], such as "
+            + (pack if cells.ndim == 2 else f"list({name})")
+        )
+
+
+def series_of_index(
+    table: Any, name: str
+) -> tuple[list[Any], tuple[Any, ...], str | None]:
     """Returns the series [channels, length] of a table with the index (series, time).
 
     Returns:
-        The series, sorted by the first index level, and a doubt about this order if the
-        rows are in another one.
+        The series, sorted by the first index level, their labels in it, and a doubt
+        about this order if the rows are in another one.
 
     Raises:
         ShapeError: the index has more levels, or its first level is time.
@@ -153,16 +216,23 @@ def series_of_index(table: Any, name: str) -> tuple[list[Any], str | None]:
             "once; average or drop the copies"
         )
     groups = table.groupby(level=0, sort=True, observed=True)
-    found = [group.sort_index().to_numpy().T for _, group in groups]
-    seen = list(dict.fromkeys(index.get_level_values(0)))
+    found = [_by_time(group).to_numpy().T for _, group in groups]
+    ids = tuple(label for label, _ in groups)
     doubt = None
-    if seen != list(groups.groups):
+    if tuple(dict.fromkeys(index.get_level_values(0))) != ids:
         doubt = (
             f"The series are taken in the sorted order of {index.names[0] or 'level 0'}"
-            f", not in that of the rows: is y sorted alike? {name}.sort_index() "
-            "sorts the rows"
+            ", not in that of the rows: sort y by the same ids (a pandas y by "
+            "y.sort_index())"
         )
-    return found, doubt
+    return found, ids, doubt
+
+
+def _by_time(group: Any) -> Any:
+    """Returns the rows of one series sorted by time; t2 comes before t10."""
+    names = names_of(group.index.get_level_values(1))
+    numbers = None if names is None else step_numbers(names)
+    return group.sort_index() if numbers is None else group.iloc[np.argsort(numbers)]
 
 
 def refuse_long(table: Any, name: str) -> None:

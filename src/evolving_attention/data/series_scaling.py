@@ -10,7 +10,7 @@ import numpy as np
 from evolving_attention.data.series import SeriesRows
 from evolving_attention.errors import ConfigError, InputError
 
-__all__ = ["MISSING", "SCALES", "SeriesScaler", "fill_missing"]
+__all__ = ["MISSING", "SCALES", "SeriesScaler", "fill_missing", "is_constant"]
 
 Array = np.ndarray[Any, Any]
 MISSING = ("interpolate", "refuse")
@@ -152,8 +152,12 @@ class SeriesScaler:
 
 def _without_zeros(deviation: Array, mean: Array) -> Array:
     """Returns deviations; 1 for a channel that is constant up to rounding."""
-    constant = deviation <= _TINY * np.abs(mean)
-    return np.where(constant, 1.0, deviation)
+    return np.where(is_constant(deviation, mean), 1.0, deviation)
+
+
+def is_constant(deviation: Any, mean: Any) -> Any:
+    """Returns whether values with this deviation are equal up to rounding."""
+    return deviation <= _TINY * np.abs(mean)
 
 
 def fill_missing(values: Array, lacking: Array) -> Array:

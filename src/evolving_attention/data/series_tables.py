@@ -12,7 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.data.series_axes import CHANNELS, IDS, TIMES
+from evolving_attention.data.series_axes import (
+    CHANNELS,
+    IDS,
+    TIMES,
+    step_numbers,
+    unsorted,
+)
 from evolving_attention.data.series_parts import SeriesPart
 from evolving_attention.errors import DataError, require
 
@@ -23,7 +29,6 @@ _TARGETS = ("label", "labels", "target", "class", "y")
 _MISSING = ("?", "NULL", "None")  # in addition to pandas' own: empty, NA, NaN, …
 _DELIMITERS = ",;\t|"
 _NAMELESS = re.compile(r"(Unnamed: \d+)?")  # pandas' name of a nameless column
-_NUMBERED = re.compile(r"(\D*)(?<!-)(\d+(?:\.\d+)?)(\D*)")  # t1, step 10
 _DATED = re.compile(r"\d{4}|\d\D+\d")
 
 Array = np.ndarray[Any, Any]
@@ -43,9 +48,10 @@ def read_csv(
 
     A long table has a row per time step: a column that names the series, one with the
     time, and one for each channel (or one with the channel's name and one with its
-    value). In any other table each row is a series with one channel, whose steps follow
-    the order of the columns. An empty cell is a missing value; at the end of a series
-    it is padding. A nameless first column, pandas' default index, is skipped.
+    value). In any other table each row is a series with one channel, its steps in the
+    order of the columns, or of their numbers where these mix (t1, t10, t2). Empty cells
+    are missing values, at the end padding. A nameless first column, pandas' index, is
+    skipped.
 
     Args:
         file: path of the table.
@@ -66,8 +72,7 @@ def read_csv(
 
     Raises:
         DataError: the file is missing or empty, a column is missing or nameless, two
-            columns may be the target, id or time, or a value cannot be used; names the
-            line.
+            columns may be the target, id or time, or a value is unusable; says where.
         MissingExtraError: pandas is not installed.
 
     Example::
@@ -286,9 +291,9 @@ class _Table:
         text = self.text(name)
         if all(map(_is_number, text)):
             return np.asarray(text.astype(np.float64))
-        parts = [_NUMBERED.fullmatch(one) for one in text]
-        if parts[0] and len({part and part.group(1, 3) for part in parts}) == 1:
-            return np.array([float(part[2]) for part in parts if part])
+        numbers = step_numbers(text.tolist())
+        if numbers is not None:
+            return np.array(numbers)
         dates = pandas.to_datetime(pandas.Series(text), errors="coerce", utc=True)
         bad = dates.isna().to_numpy() | [not _DATED.search(one) for one in text]
         if bad.any():
@@ -319,6 +324,9 @@ def _wide(table: _Table, steps: Sequence[str], id_column: str | None) -> _Found:
                     row + 1,
                 )
             seen.add(one)
+    numbers = unsorted(steps)
+    if numbers is not None:
+        steps = [steps[i] for i in np.argsort(numbers, kind="stable")]
     values = table.numbers(steps)
     return (
         values[:, np.newaxis, :],

@@ -113,8 +113,9 @@ def load(path: str | Path, *, bad_rows: str = "raise") -> Questions:
 
     Args:
         path: path of the .json file, UTF-8.
-        bad_rows: handling of a question with a repeated id, or with an answer that is
-            not in its context: ``"raise"``, or ``"skip"``: leave it out, and log how
+        bad_rows: handling of a question with an empty or unusable text, with a repeated
+            id, with an answer that is not in its context, or with answers although
+            ``is_impossible``: ``"raise"``, or ``"skip"``: leave it out, and log how
             many were left out.
 
     Raises:
@@ -252,9 +253,9 @@ def _checked(rows: Iterable[_Placed], name: str, bad_rows: str) -> Questions:
     count = 0
     for place, one, around in rows:
         count += 1
-        question = _question(name, place, one, around)
-        wrong = _wrong_answer(question)
-        if question.id in places:
+        question, impossible = _question(name, place, one, around)
+        wrong = _wrong_text(question) or _wrong_answer(question, impossible)
+        if not wrong and question.id in places:
             wrong = (
                 f"the id is that of {places[question.id]} too, expected one for each "
                 "question; rename one, or leave it out"
@@ -265,7 +266,8 @@ def _checked(rows: Iterable[_Placed], name: str, bad_rows: str) -> Questions:
             continue
         reason = f"{place} (id {question.id!r}): {wrong}"
         if bad_rows == "raise":
-            raise DataError(f"{reason}, or pass bad_rows='skip'", name)
+            remedy = "or pass bad_rows='skip' (--bad_rows skip)"
+            raise DataError(f"{reason}, {remedy}", name)
         left_out.append(reason)
     if not kept:
         first = f", the first because {left_out[0]}" if left_out else ""
@@ -281,13 +283,11 @@ def _checked(rows: Iterable[_Placed], name: str, bad_rows: str) -> Questions:
 
 def _question(
     path: str, place: str, one: Mapping[str, Any], around: Mapping[str, Any]
-) -> Question:
+) -> tuple[Question, bool]:
+    """Returns the question, and its ``is_impossible``."""
     _object(one, path, place)
-    texts = {}
-    for name, holder in (("id", one), ("question", one), ("context", around)):
-        texts[name] = text = _member(holder, name, str, path, place)
-        if reason := unclean(text) or ("" if text.strip() else "is empty"):
-            raise DataError(f"{place}: {name!r} {reason}; correct it", path)
+    holders = {"id": one, "question": one, "context": around}
+    texts = {n: _member(holder, n, str, path, place) for n, holder in holders.items()}
     answers = _answers(path, place, one)
     impossible = one.get("is_impossible", False)
     if not isinstance(impossible, bool):
@@ -296,16 +296,10 @@ def _question(
             "correct it",
             path,
         )
-    if impossible and answers:
-        raise DataError(
-            f"{place} (id {texts['id']!r}): is_impossible is true with "
-            f"{len(answers)} answers, expected none (or plausible_answers); correct it",
-            path,
-        )
     if impossible and answers is None:
         answers = ()
     title = around.get("title") or ""
-    return Question(answers=answers, title=str(title), **texts)
+    return Question(answers=answers, title=str(title), **texts), impossible
 
 
 def _answers(
@@ -354,8 +348,22 @@ def _sequence(given: Mapping[str, Any], name: str, path: str, place: str) -> Any
     return found
 
 
-def _wrong_answer(question: Question) -> str:
+def _wrong_text(question: Question) -> str:
+    """Returns which text of the question cannot be used, and why, else ""."""
+    for name in ("id", "question", "context"):
+        text = getattr(question, name)
+        if reason := unclean(text) or ("" if text.strip() else "is empty"):
+            return f"{name!r} {reason}; correct it"
+    return ""
+
+
+def _wrong_answer(question: Question, impossible: bool) -> str:
     """Returns why an answer is not in the context, with both texts, else ""."""
+    if impossible and question.answers:
+        return (
+            f"is_impossible is true with {len(question.answers)} answers, expected "
+            "none (or plausible_answers); correct it"
+        )
     context = question.context
     for text, start in question.answers or ():
         there = context[max(start, 0) : max(start, 0) + len(text)]

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -141,6 +142,10 @@ class SeriesEstimator(NamedOptions, SeriesViews):
                 validation scores; only the ratios matter. A series of weight 0 is left
                 out. None: equal weights.
 
+        Targets and weights belong to the series by position: those of a table with the
+        index (series, time) are in its sorted order. A pandas ``y`` or
+        ``sample_weight`` whose index has X's labels in another order is refused.
+
         Raises:
             ConfigError, InputError, ShapeError, DTypeError: an option, the series, the
                 targets or the weights cannot be used; says which.
@@ -163,15 +168,13 @@ class SeriesEstimator(NamedOptions, SeriesViews):
         if not self._continues:
             self.reset()  # type: ignore[attr-defined]
             rules.check(self)
-            series = self._preprocess_collection(X)
-            return series, self._check_y(y, len(series))
+            return self._checked(X, y)
         earlier = dict(vars(self))
         try:
             rules.check(self)
             continuing.check_options(self)
-            series = self._preprocess_collection(X)
+            series, targets_found = self._checked(X, y)
             continuing.check_series(self, len(series[0]))
-            targets_found = self._check_y(y, len(series))
             if "classes_" in earlier:  # the earlier fit is a classifier's
                 found = vars(self)["classes_"]
                 continuing.check_classes(found, earlier["classes_"])
@@ -186,10 +189,21 @@ class SeriesEstimator(NamedOptions, SeriesViews):
         """Whether a fit continues an earlier one."""
         return bool(self.warm_start and hasattr(self, "model_"))
 
+    def _checked(self, X: Any, y: Any) -> tuple[list[Array], Array]:
+        """Returns the series and the targets of a fit, checked."""
+        found = self._read(X, store_metadata=True)
+        targets.refuse_disorder(y, found.ids)
+        targets.refuse_disorder(self._sample_weight, found.ids, "sample_weight")
+        return found.series, self._check_y(y, len(found.series))
+
     def _preprocess_collection(
         self, X: Any, store_metadata: bool = True
     ) -> list[Array]:
         """Returns the collection as checked arrays [channels, length], NaN for gaps."""
+        return self._read(X, store_metadata).series
+
+    def _read(self, X: Any, store_metadata: bool) -> Reading:
+        """Reads the collection; to predict, as the fit did and within its length."""
         earlier = None
         if not store_metadata:  # already fitted: X is read as in the fit
             fitted = self.metadata_
@@ -215,10 +229,12 @@ class SeriesEstimator(NamedOptions, SeriesViews):
             if self._continues:
                 self._check_names(found)
             self.channel_names_ = found.names or vars(self).get("channel_names_")
-            return series
+            return found
         self._check_names(found)
         limit = self.model_.config.max_length
-        return shortened(series, limit, self.longer, self.missing)
+        return replace(
+            found, series=shortened(series, limit, self.longer, self.missing)
+        )
 
     def _check_names(self, found: Reading) -> None:
         """Refuse channels whose names or order differ from training."""
@@ -326,12 +342,33 @@ class SeriesEstimator(NamedOptions, SeriesViews):
             found: Array = super()._fit_predict(X, y, **kwargs)  # type: ignore[misc]
             return found
 
-    def score(self, X: Any, y: Any, *args: Any, **kwargs: Any) -> float:
-        """Returns aeon's score: by default a classifier's accuracy or R²."""
+    def score(
+        self, X: Any, y: Any, *args: Any, sample_weight: Any = None, **kwargs: Any
+    ) -> float:
+        """Returns aeon's score: by default a classifier's accuracy or R².
+
+        Args:
+            X: series, in any form that ``predict`` accepts.
+            y: a label or value for each series, in the order of ``predict``.
+            *args, **kwargs: aeon's ``metric``, ``use_proba`` and ``metric_params``.
+            sample_weight: a weight >= 0 for each series, passed to the metric; None:
+                equal weights.
+
+        Raises:
+            NotFittedError: the estimator is not fitted.
+            InputError, ShapeError, DTypeError: the series, the targets or the weights
+                cannot be used; says which.
+        """
         self._check_is_fitted()  # type: ignore[attr-defined]
-        series = self._preprocess_collection(X, store_metadata=False)
+        found = self._read(X, store_metadata=False)
+        targets.refuse_disorder(y, found.ids)
+        targets.refuse_disorder(sample_weight, found.ids, "sample_weight")
+        weight = sample_weights(sample_weight, len(found.series), least=1)
+        if weight is not None:
+            given = kwargs.get("metric_params") or {}
+            kwargs["metric_params"] = {**given, "sample_weight": weight}
         with self._channels_first():
-            return float(super().score(series, y, *args, **kwargs))  # type: ignore[misc]
+            return float(super().score(found.series, y, *args, **kwargs))  # type: ignore[misc]
 
     @contextlib.contextmanager
     def _channels_first(self) -> Iterator[None]:
@@ -460,7 +497,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
         raise NotImplementedError
 
 
-def say(found: Reading, estimator: Any, stacklevel: int = 7) -> None:
+def say(found: Reading, estimator: Any, stacklevel: int = 8) -> None:
     """Report how X was read: as a warning if that is doubtful, else as a log line.
 
     The log line appears with ``verbose``, or if the axis of DataFrames was chosen. By

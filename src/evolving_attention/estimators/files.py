@@ -16,7 +16,7 @@ from evolving_attention.durable.files import digest, reported
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
 from evolving_attention.interop.evolving_mark import weights_stem
 from evolving_attention.interop.json_file import read_object
-from evolving_attention.interop.paths import present
+from evolving_attention.interop.paths import advice_inside, present
 from evolving_attention.training.state import plain
 
 __all__ = [
@@ -87,7 +87,7 @@ def packed(model: Any) -> dict[str, Any]:
     """Returns a model as plain values and arrays, for pickling and copying."""
     return {
         "class": type(model).__name__,
-        "config": model.config.to_dict(),
+        "config": model.config.to_saved(),
         "dtype": model.dtype,
         "state": {name: value.copy() for name, value in model.state_dict().items()},
     }
@@ -139,9 +139,10 @@ def read_record(folder: Path) -> dict[str, Any]:
         CheckpointError: the record is missing or damaged.
     """
     if not present(folder, FILE):
+        advice = advice_inside(folder, FILE) or "make one by fit and save"
         raise CheckpointError(
-            f"{folder}: has no {FILE}, expected the folder of a fitted estimator; make "
-            "one by fit and save"
+            f"{folder}: has no {FILE}, expected the folder of a fitted estimator; "
+            f"{advice}"
         )
     return read_object(folder, FILE, MAX_BYTES)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,7 @@ from evolving_attention.device_names import host_array
 from evolving_attention.errors import DTypeError, NonFiniteError, ShapeError
 from evolving_attention.estimators.fitting import FitResult
 from evolving_attention.optim import AdamW
+from evolving_attention.training.interrupts import InterruptGuard
 
 __all__ = [
     "GraphSettings",
@@ -61,7 +61,13 @@ def inputs_of(X: Any, graph: Any) -> dict[str, Any]:
     if hasattr(X, "tocsr"):
         values, cells = sparse_rows(X)
         return {"features": values, "feature_cells": cells, "graph": graph}
-    features = np.asarray(X)
+    try:
+        features = np.asarray(X)
+    except (TypeError, ValueError) as error:  # such as a sparse tensor of PyTorch
+        raise DTypeError(
+            f"X: {error}; expected numbers [nodes, features], or a sparse matrix of "
+            "SciPy"
+        ) from None
     if features.dtype.kind not in "fiub":
         raise DTypeError(
             f"X: {features.dtype}, expected numbers [nodes, features], or a sparse "
@@ -136,18 +142,20 @@ def train(
             epoch's weights are kept.
         settings: options of the training, see :class:`GraphSettings`.
 
-    Ctrl-C ends the training with the best weights so far.
+    SIGINT (Ctrl-C) or SIGTERM ends the training after the running epoch, with the best
+    weights so far.
 
     Raises:
         NonFiniteError: the loss became NaN or infinite.
+        KeyboardInterrupt: a second signal came.
     """
     labels = np.full(len(numbers), _IGNORED, np.int64)
     labels[training] = numbers[training]
     parameters = list(model.parameters())
     optimizer = AdamW(parameters, lr=settings.learning_rate, weight_decay=0.0)
-    best, history, interrupted = _Best(model, settings.patience), [], None
+    best, history = _Best(model, settings.patience), []
     began = time.monotonic()
-    try:
+    with InterruptGuard() as guard:
         for epoch in range(1, settings.n_epochs + 1):
             loss = step(model, inputs, labels, optimizer, settings.weight_decay)
             if not np.isfinite(loss):
@@ -164,18 +172,15 @@ def train(
             history.append(row)
             if settings.on_epoch is not None:
                 settings.on_epoch(row)
-            if not going:
+            if not going or guard.received is not None:
                 break
-    except KeyboardInterrupt:
-        if not history:
-            raise
-        interrupted = signal.SIGINT.name
     if not len(validation):
         best.keep(len(history))
     if best.weights:
         model.load_state_dict(best.weights)
     model.eval()
     seconds = time.monotonic() - began
+    interrupted = None if guard.received is None else guard.name
     return FitResult(history, best.epoch or len(history), seconds, interrupted)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import warnings
+import sys
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from evolving_attention.errors import (
     require,
 )
 from evolving_attention.estimators import files, graph_fitting, targets
-from evolving_attention.estimators.fitting import kept_randomness
+from evolving_attention.estimators.fitting import kept_randomness, tell
 from evolving_attention.estimators.named import NamedOptions
 from evolving_attention.estimators.randomness import seed_of
 from evolving_attention.field_types import check_attributes
@@ -31,6 +31,9 @@ from evolving_attention.training import runtime
 __all__ = ["GraphNodeClassifier"]
 
 _base = require("sklearn.base", extra="graphs", why="for the estimators of graphs")
+_multiclass: Any = require(
+    "sklearn.utils.multiclass", extra="graphs", why="for targets of nodes"
+)
 _Estimator: Any = _base.BaseEstimator
 _Classifier: Any = _base.ClassifierMixin
 Array = np.ndarray[Any, Any]
@@ -82,7 +85,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
             accuracy as good as the best before; None: never.
         random_state: a number, a NumPy generator, or None.
         device: device to compute on.
-        verbose: print a line every ``verbose`` epochs; 0: none.
+        verbose: print a line every ``verbose`` epochs on stderr; 0: none.
 
     Attributes:
         classes_: the labels, in the order of ``predict_proba``'s columns.
@@ -90,8 +93,9 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         graph_: the graph of the fit.
         history_: one dict per epoch: loss, validation_loss, validation_accuracy.
         best_epoch_: the epoch whose weights were kept.
-        interrupted_: "SIGINT", if Ctrl-C ended training after some epochs; None:
-            training was not interrupted.
+        interrupted_: "SIGINT", if Ctrl-C ended training: the best epoch so far is kept.
+            A second Ctrl-C raises KeyboardInterrupt. None: training was not
+            interrupted.
         n_features_in_: number of columns of X.
         feature_names_in_: column names, if X was a DataFrame with names; a DataFrame
             with other names, or another order, is refused later.
@@ -174,6 +178,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         Raises:
             ConfigError, InputError, ShapeError, DTypeError: an option or an array
                 cannot be used; says which.
+            Interrupted: SIGTERM ended training; the best epoch so far is kept.
         """
         import evolving_attention as ea
 
@@ -220,13 +225,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
             self.feature_names_in_ = np.array(columns, dtype=object)
         self.history_, self.best_epoch_ = result.history, result.best_epoch
         self.fit_seconds_, self.interrupted_ = result.seconds, result.interrupted
-        if result.interrupted is not None:
-            warnings.warn(
-                f"{result.interrupted} after {len(self.history_)} of {self.n_epochs} "
-                f"epochs: the weights of epoch {self.best_epoch_} are kept; "
-                "training cannot go on from them: another fit starts from scratch",
-                stacklevel=2,
-            )
+        tell(result, self.n_epochs, stacklevel=3, continues=False)
         return self
 
     def _check_options(self) -> None:
@@ -272,7 +271,8 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
 
         def show(row: dict[str, float]) -> None:
             if every and row["epoch"] % every == 0:
-                print("  ".join(f"{name} {value:.4g}" for name, value in row.items()))
+                shown = "  ".join(f"{name} {value:.4g}" for name, value in row.items())
+                print(shown, file=sys.stderr)
 
         return graph_fitting.GraphSettings(
             n_epochs=self.n_epochs,
@@ -523,8 +523,9 @@ def _classes(labels: Array, used: Array) -> Array:
             "a whole number; leave nodes without one out of the masks"
         )
     try:
+        _multiclass.check_classification_targets(own)  # refuses bytes
         classes = np.unique(own)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise DTypeError(
             f"y: {error}; expected labels of one kind, all text or all whole numbers"
         ) from None

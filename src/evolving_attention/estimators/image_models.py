@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import math
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -29,10 +31,13 @@ __all__ = [
     "NORMALIZE",
     "augmentation",
     "check_architecture",
+    "check_augmentation",
     "check_dicts",
     "new",
     "originals",
     "scaling",
+    "size_of",
+    "tell_of_unseen",
     "whole",
 ]
 
@@ -41,6 +46,7 @@ Array = np.ndarray[Any, Any]
 #: Attention of the paper's image models (Wang et al., TPAMI 2023).
 DEFAULT_ATTENTION = Evolving(alpha=0.1, beta=0.3)
 NORMALIZE = ("dataset", "half", "none")
+_SIDE = 224  # side of pictures whose sizes differ
 _SIZES = (
     "patch_size",
     "hidden_size",
@@ -102,6 +108,70 @@ def _changed(estimator: Any, names: Iterable[str]) -> dict[str, Any]:
     """Returns those of the options that differ from their defaults."""
     values = {name: getattr(estimator, name) for name in names}
     return {n: v for n, v in values.items() if v != _default(estimator, n)}
+
+
+def size_of(estimator: Any, pictures: Sequence[Array]) -> tuple[int, int]:
+    """Returns (height, width) of the pictures that the model receives.
+
+    Raises:
+        ConfigError: ``image_size`` is neither a number of pixels nor a pair.
+    """
+    from evolving_attention.modeling.images import pair_of
+
+    if estimator.image_size is not None:
+        return pair_of(estimator.image_size, "image_size", type(estimator).__name__)
+    sizes = {one.shape[:2] for one in pictures}
+    height, width = sizes.pop() if len(sizes) == 1 else (_SIDE, _SIDE)
+    chosen = (estimator.pretrained, estimator.patch_size)
+    if estimator.architecture != "vit" or chosen != (None, None):
+        return height, width
+    patch = _patch((height, width))
+    return patch * round(height / patch), patch * round(width / patch)
+
+
+def _patch(size: tuple[int, int]) -> int:
+    """Returns the side of a patch that is 16, or an eighth of the shorter side.
+
+    Where it does not divide both sides, that is the nearest one between half and twice
+    of it which does, of two the larger; if none does, the patch itself.
+    """
+    usual = 16 if min(size) >= 128 else max(1, min(size) // 8)
+    both = math.gcd(*size)
+    fitting = [p for p in range(-(-usual // 2), 2 * usual + 1) if both % p == 0]
+    return min(fitting or [usual], key=lambda p: (abs(p - usual), -p))
+
+
+def tell_of_unseen(config: Any) -> None:
+    """Warn about pixels beyond the last whole patch, at the line that calls fit."""
+    if "patch_size" not in config.sides:
+        return
+    size, patch = config.side("image_size"), config.side("patch_size")
+    unseen = [side % part for side, part in zip(size, patch, strict=True)]
+    if any(unseen):
+        near = [p * max(1, round(s / p)) for s, p in zip(size, patch, strict=True)]
+        warnings.warn(
+            f"the model does not see the last {unseen[0]} rows and {unseen[1]} columns "
+            f"of pictures of {size[0]} x {size[1]} pixels: they are beyond the last "
+            f"whole patch of {patch[0]} x {patch[1]}; give image_size={near}, or a "
+            "patch_size that divides both sides",
+            stacklevel=3,
+        )
+
+
+def check_augmentation(estimator: Any, size: tuple[int, int]) -> None:
+    """Refuse changes that may leave nothing of a training picture.
+
+    Raises:
+        ConfigError: ``crop`` or ``cutout`` is not smaller than the shorter side.
+    """
+    for name in ("crop", "cutout"):
+        value = getattr(estimator, name)
+        if value >= min(size):
+            raise ConfigError(
+                f"{type(estimator).__name__}: {name}={value} for pictures of {size[0]} "
+                f"x {size[1]} pixels, expected less than {min(size)}: nothing may be "
+                "left of a picture; take a smaller number"
+            )
 
 
 def scaling(pixels: Array, normalize: str) -> tuple[list[float], list[float]]:
@@ -251,10 +321,9 @@ def _check_sizes(estimator: Any, config: Any) -> None:
 
 def _vit_settings(estimator: Any, size: tuple[int, int]) -> dict[str, Any]:
     """Returns the estimator's options as options of ``ea.ViTConfig``."""
-    side = min(size)
-    patch = 16 if side >= 128 else max(1, side // 8)
+    patch = estimator.patch_size
     return {
-        "patch_size": patch if estimator.patch_size is None else estimator.patch_size,
+        "patch_size": _patch(size) if patch is None else patch,
         "hidden_size": estimator.hidden_size,
         "num_hidden_layers": estimator.num_hidden_layers,
         "num_attention_heads": estimator.num_attention_heads,

@@ -15,13 +15,13 @@ from evolving_attention.data.images import (
     Pictures,
     labels_of_npz,
     read_pictures,
+    scale_of,
     small,
 )
 from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import (
     CheckpointError,
     ConfigError,
-    DataError,
     InputError,
     ShapeError,
     require,
@@ -33,6 +33,7 @@ from evolving_attention.estimators import (
     rules,
     targets,
 )
+from evolving_attention.estimators.image_views import ImageViews
 from evolving_attention.estimators.named import NamedOptions
 from evolving_attention.estimators.randomness import seed_of
 from evolving_attention.estimators.targets import PICTURES
@@ -51,7 +52,6 @@ _validation: Any = require("sklearn.utils.validation", extra="image", why=_WHY)
 Array = np.ndarray[Any, Any]
 _Self = TypeVar("_Self", bound="ImageClassifier")
 
-_SIDE = 224  # side of pictures whose sizes differ
 _FORMAT = 1
 _ERRORS = ("raise", "skip")
 _OPTIMIZERS = ("radam", "adamw", "sgd")
@@ -64,7 +64,7 @@ _RANGES: dict[str, tuple[float, float]] = {
 }
 
 
-class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[misc]
+class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # type: ignore[misc]
     """Classifies pictures with a Vision Transformer, or another image network.
 
     Pictures are given as an array [n, height, width] or [n, height, width, channels] of
@@ -88,8 +88,11 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
         image_size: pixels of a side, or [height, width]; None: the size of the pictures
             if all have the same one, else 224.
         patch_size: size of a patch, in the same format; None: 16 for sides from 128
-            pixels, else an eighth of the side. Only ``"vit"`` has this option and those
-            up to ``pooling``.
+            pixels, else an eighth of the shorter side, or the nearest size that divides
+            both sides (4 for 28 pixels). If none does, pictures are resized to a
+            multiple, unless ``image_size`` is given. The model does not see pixels
+            beyond the last whole patch: ``fit`` warns about them. Only ``"vit"`` has
+            this option and those up to ``pooling``.
         hidden_size, num_hidden_layers, num_attention_heads: sizes of the model.
         intermediate_size: feed-forward width; None: twice ``hidden_size``.
         dropout: in [0, 1), for embeddings and residuals.
@@ -146,8 +149,10 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
             fit.
         mean_, deviation_: of each channel, used to normalise pictures.
         in_bytes_: whether the training pixels were 0 to 255 (True), or floats up to 1
-            or below 0 (False); None: unknown. Later pictures of the other scale are
-            refused.
+            or below 0 (False); None: unknown.
+        scale_: the least training pixel, and the lowest and the highest of the
+            pictures' greatest absolute values; None: unknown. Later pictures on another
+            scale are refused (docs/images.md).
 
     Raises:
         ConfigError: an option is out of range.
@@ -286,16 +291,19 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
         )
         classes = np.unique(labels)
         numbers = targets.class_numbers(labels, classes, kind=PICTURES)
-        size = self._size(given)
+        size = image_models.size_of(self, given.pixels)
+        image_models.check_augmentation(self, size)
         import evolving_attention as ea
 
         with fitting.kept_randomness():
             ea.manual_seed(seed)
             model = image_models.new(self, size, given.channels, classes)
+            image_models.tell_of_unseen(model.config)
             kept = self._large_enough(model.config, given)
             self._tell_of_skipped(given)
             sources = [given.pixels[i] for i in kept]
             pixels = image_models.whole(self, sources, size)
+            scale = scale_of(pixels)
             numbers = numbers[kept]
             training, validation = targets.split(
                 len(pixels), self.validation_fraction, seed, numbers
@@ -316,7 +324,7 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
             )
         self.classes_, self.model_, self.skipped_ = classes, model, given.skipped
         self.mean_, self.deviation_, self.size_ = mean, deviation, size
-        self.in_bytes_ = given.in_bytes
+        self.in_bytes_, self.scale_ = given.in_bytes, scale
         self.history_, self.best_epoch_ = result.history, result.best_epoch
         self.interrupted_ = result.interrupted
         fitting.tell(result, self.n_epochs, stacklevel=3, continues=False)
@@ -359,15 +367,6 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
         labels = targets.one_dimensional(y, given.total, kind=PICTURES)
         return labels[given.numbers]
 
-    def _size(self, given: Pictures) -> tuple[int, int]:
-        from evolving_attention.modeling.images import pair_of
-
-        if self.image_size is not None:
-            return pair_of(self.image_size, "image_size", type(self).__name__)
-        sizes = {one.shape[:2] for one in given.pixels}
-        height, width = sizes.pop() if len(sizes) == 1 else (_SIDE, _SIDE)
-        return height, width
-
     def _large_enough(self, config: Any, given: Pictures) -> list[int]:
         """Returns indices of the pictures that are no smaller than a patch."""
         height, width = config.least_side
@@ -404,8 +403,7 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
             NotFittedError, DataError, InputError, ShapeError, DTypeError: as for
                 :meth:`predict`.
         """
-        _validation.check_is_fitted(self)
-        return self._probabilities(X if isinstance(X, Pictures) else self.read(X))
+        return self._probabilities(self._rows_of(X))
 
     def read(self, X: Any) -> Pictures:
         """Reads pictures as ``predict`` does: checked, resized, with names.
@@ -480,28 +478,26 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
             known = {str(label): label for label in self.classes_.tolist()}
             labels = np.array([known.get(label, label) for label in labels.tolist()])
         numbers = targets.class_numbers(labels, self.classes_, kind=PICTURES)
-        return given, numbers, self._probabilities(given)
+        return given, numbers, self._probabilities(self._rows_of(given))
 
-    def _probabilities(self, given: Pictures) -> Array:
+    def _rows_of(self, X: Any) -> ImageRows:
+        """Returns pictures, or what :meth:`read` returned, checked and normalised."""
+        _validation.check_is_fitted(self)
+        given = X if isinstance(X, Pictures) else self.read(X)
         if given.channels != self.model_.config.num_channels:
             raise ShapeError(
                 f"{given.names[0]}: {given.channels} channels, expected "
                 f"{self.model_.config.num_channels} as in training; convert the "
                 "pictures; one picture alone is X[None]"
             )
-        known, found = vars(self).get("in_bytes_"), given.in_bytes
-        if None not in (known, found) and known != found:
-            kinds = {True: "integers from 0 to 255", False: "floats up to 1 or below 0"}
-            remedy = "255 * X" if known else "X / 255, or as in training"
-            raise DataError(
-                f"{given.names[0]}: pixels are {kinds[bool(found)]}, expected "
-                f"{kinds[bool(known)]} as in training; scale them alike: {remedy}"
-            )
-        rows = ImageRows(
+        given.check_scale(vars(self).get("in_bytes_"), vars(self).get("scale_"))
+        return ImageRows(
             np.stack(given.pixels),
             Normalize(self.mean_, self.deviation_),
             tokens=self.model_.config.tokens,
         )
+
+    def _probabilities(self, rows: ImageRows) -> Array:
         logits = fitting.outputs(self.model_, rows, self.device).astype(np.float64)
         odds: Array = np.exp(logits - logits.max(axis=1, keepdims=True))
         odds /= odds.sum(axis=1, keepdims=True)
@@ -538,6 +534,7 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
             "mean": self.mean_,
             "deviation": self.deviation_,
             "in_bytes": vars(self).get("in_bytes_"),
+            "scale": vars(self).get("scale_"),
             "history": self.history_,
             "best_epoch": self.best_epoch_,
             "interrupted": self.interrupted_,
@@ -579,6 +576,8 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
             found.mean_ = [float(value) for value in record["mean"]]
             found.deviation_ = [float(value) for value in record["deviation"]]
             found.in_bytes_ = record.get("in_bytes")
+            scale = record.get("scale")
+            found.scale_ = None if scale is None else tuple(map(float, scale))
             found.history_, found.best_epoch_ = record["history"], record["best_epoch"]
             found.interrupted_ = record["interrupted"]
             found.skipped_ = [(name, reason) for name, reason in record["skipped"]]

@@ -17,6 +17,7 @@ __all__ = [
     "class_targets",
     "missing",
     "one_dimensional",
+    "refuse_disorder",
     "split",
     "value_targets",
 ]
@@ -81,6 +82,33 @@ def one_dimensional(y: Any, count: int, name: str = "y", kind: Kind = SERIES) ->
             "numbers of samples), expected one each; check the selection"
         )
     return np.asarray(array)
+
+
+def refuse_disorder(y: Any, ids: tuple[Any, ...] | None, name: str = "y") -> None:
+    """Refuse a pandas ``y`` whose index has the labels of the series in another order.
+
+    Targets belong to the series by position, never by their index.
+
+    Args:
+        y: the targets, in any form.
+        ids: labels of the series in X; None: they have none.
+        name: name of the targets in messages.
+
+    Raises:
+        InputError: names the first target that is out of order.
+    """
+    if ids is None or not hasattr(y, "iloc"):
+        return
+    index = tuple(y.index)
+    if index == ids or len(index) != len(ids) or set(index) != set(ids):
+        return
+    row = next(i for i, one in enumerate(ids) if one != index[i])
+    raise InputError(
+        f"{name}[{row}] is of {index[row]!r}, expected {ids[row]!r}: the index has the "
+        "labels of the series in X in another order; sort it alike, by "
+        f"{name}.sort_index() for a table with the index (series, time), or "
+        f"{name}.loc[X.index] for one with a series in each row"
+    )
 
 
 def class_targets(y: Any, count: int, kind: Kind = SERIES) -> Array:

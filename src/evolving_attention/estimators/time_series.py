@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from evolving_attention.data.series_scaling import is_constant
 from evolving_attention.errors import require
 from evolving_attention.estimators import targets
 from evolving_attention.estimators.base import SeriesEstimator
@@ -175,7 +176,7 @@ class TimeSeriesRegressor(SeriesEstimator, _Regressor):  # type: ignore[misc]
         """Predicts a value for each time series by an EA-DC-Transformer.
 
     Training scales the targets to mean 0 and deviation 1; the loss is their mean
-    squared error."""
+    squared error. Where all training targets are equal, that value is predicted."""
         + _OPTIONS
         + """
     Raises:
@@ -189,6 +190,7 @@ class TimeSeriesRegressor(SeriesEstimator, _Regressor):  # type: ignore[misc]
     )
 
     _model_class = "EADCTransformerForRegression"
+    target_deviation_: float
 
     def _check_y(self, y: Any, n_cases: int) -> Array:
         return targets.value_targets(y, n_cases)
@@ -197,10 +199,12 @@ class TimeSeriesRegressor(SeriesEstimator, _Regressor):  # type: ignore[misc]
         return None
 
     def _model_targets(self, y: Array, training: Array) -> Array:
-        if not self._continues:
-            self.target_mean_ = float(y[training].mean())
-            self.target_deviation_ = float(y[training].std()) or 1.0
-        scaled = (y - self.target_mean_) / self.target_deviation_
+        if not self._continues or self.target_deviation_ == 0:
+            mean, deviation = float(y[training].mean()), float(y[training].std())
+            constant = bool(is_constant(deviation, mean))
+            self.target_mean_ = mean
+            self.target_deviation_ = 0.0 if constant else deviation  # 0: predict mean
+        scaled = (y - self.target_mean_) / (self.target_deviation_ or 1.0)
         return scaled.astype(np.float32)
 
     def _head(self) -> dict[str, Any]:

@@ -18,12 +18,17 @@ __all__ = ["WeightedModel", "WeightedRows", "class_weights", "sample_weights"]
 Array = np.ndarray[Any, Any]
 
 
-def sample_weights(given: Any, count: int) -> Array | None:
+def sample_weights(given: Any, count: int, least: int = 2) -> Array | None:
     """Returns ``sample_weight`` as float64 [count]; None if all weights are equal.
+
+    Args:
+        given: the weights, in any form.
+        count: number of series.
+        least: number of series whose weight must be above 0.
 
     Raises:
         ShapeError, InputError: there is not one weight >= 0 per series, or there are
-            fewer than two weights above 0.
+            fewer than ``least`` weights above 0.
     """
     if given is None:
         return None
@@ -47,10 +52,10 @@ def sample_weights(given: Any, count: int) -> Array | None:
             f"sample_weight[{row}] = {weights[row]}, expected a finite number from 0; "
             "a series of weight 0 is left out"
         )
-    if (weights > 0).sum() < 2:
+    if (weights > 0).sum() < least:
         raise InputError(
             f"sample_weight: {int((weights > 0).sum())} of {count} weights are "
-            "non-zero, expected at least 2; raise some"
+            f"non-zero, expected at least {least}; raise some"
         )
     return None if (weights == weights[0]).all() else weights
 

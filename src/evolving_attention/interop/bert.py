@@ -12,6 +12,13 @@ OLD_NORM_NAMES = (
     (r"LayerNorm\.beta$", "LayerNorm.bias"),
 )
 POSITION_BUFFERS = (r"(.+\.)?embeddings\.(position_ids|token_type_ids)",)
+_HEADS = (
+    r"cls\.predictions\..+",
+    r"cls\.seq_relationship\..+",
+    r"(bert\.)?pooler\..+",
+    r"classifier\..+",
+    r"qa_outputs\..+",
+)
 
 BERT = NameTable(
     architecture="bert",
@@ -22,12 +29,6 @@ BERT = NameTable(
         Tie("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
         Tie("cls.predictions.decoder.bias", "cls.predictions.bias"),
     ),
-    allowed_new=(r"classifier\..+", r"qa_outputs\..+", r"(bert\.)?pooler\..+"),
-    allowed_unexpected=(
-        r"cls\.predictions\..+",
-        r"cls\.seq_relationship\..+",
-        r"(bert\.)?pooler\..+",
-        r"classifier\..+",
-        r"qa_outputs\..+",
-    ),
+    allowed_new=_HEADS,
+    allowed_unexpected=_HEADS,
 )

@@ -116,11 +116,12 @@ def check_config(config: dict[str, Any], source: str) -> None:
     attention = config.get("attention")
     if attention is not None and not isinstance(attention, (dict, list)):
         fail("attention", "an object {...}, or a list of one for each layer")
-    names = config.get("architectures")
-    if names is not None and not (
-        isinstance(names, list) and all(isinstance(name, str) for name in names)
-    ):
-        fail("architectures", "a list of strings")
+    for key in ("architectures", "text_columns"):
+        names = config.get(key)
+        if names is not None and not (
+            isinstance(names, list) and all(isinstance(name, str) for name in names)
+        ):
+            fail(key, "a list of strings")
     padding, words = config.get("pad_token_id"), config.get("vocab_size")
     if padding is not None and not (
         type(padding) is int and 0 <= padding < (words or math.inf)

@@ -25,6 +25,7 @@ from evolving_attention.interop.limits import (
 )
 from evolving_attention.interop.paths import (
     InputFile,
+    advice_inside,
     check_basename,
     open_inside,
     present,
@@ -102,9 +103,10 @@ def load_config(folder: str | Path) -> dict[str, Any]:
     """
     root = Path(folder)
     if not present(root, CONFIG_NAME):
+        advice = advice_inside(root, CONFIG_NAME) or "give another folder"
         raise CheckpointError(
             f"{root / CONFIG_NAME}: no such file; expected a model folder as "
-            "save_pretrained writes it"
+            f"save_pretrained writes it; {advice}"
         )
     data = read_inside(root, CONFIG_NAME, MAX_CONFIG_BYTES)
     source = str(root / CONFIG_NAME)

@@ -13,11 +13,12 @@ import numpy as np
 from evolving_attention.errors import CheckpointError
 from evolving_attention.interop.rules import NameTable, matches
 
-__all__ = ["LoadReport", "Mismatch", "check_growth", "match"]
+__all__ = ["STATE_DICT", "LoadReport", "Mismatch", "check_growth", "match"]
 
 # If a file holds less than this share of a model's parameters, it is for another model.
 _LEAST_SHARE = 0.5
 _SHOWN = 8
+STATE_DICT = "state_dict"  # the source of load_state_dict, which draws nothing anew
 # A model may always have 2^26 parameters (256 MB of float32); above that, four per byte
 # of its weight files, so that a config.json alone cannot claim the machine's memory.
 _FREE_PARAMETERS = 1 << 26
@@ -41,7 +42,8 @@ class LoadReport:
         missing: parameters that the checkpoint lacks but should have.
         unexpected: tensors of the checkpoint that the model does not use.
         mismatched: tensors with another shape, or with integers; not loaded.
-        new: parameters that the checkpoint may lack; they are newly initialised.
+        new: parameters that the checkpoint may lack; ``from_pretrained`` initialises
+            them, ``load_state_dict`` keeps their values.
         loaded: number of parameters loaded from the checkpoint.
         source: the checkpoint's folder or file.
     """
@@ -64,7 +66,8 @@ class LoadReport:
         for name in self.missing:
             yield "missing", name, "not in the checkpoint"
         for name in self.new:
-            yield "new", name, "newly initialised"
+            keeps = self.source == STATE_DICT
+            yield "new", name, "keeps its value" if keeps else "newly initialised"
         for name in self.unexpected:
             yield "unexpected", name, "not used by this model"
 
@@ -304,10 +307,12 @@ def _check_strict(report: LoadReport, extra: Sequence[str]) -> None:
     if surplus:
         problems.append(f"not used by this model: {_some(surplus)}")
     if problems:
+        keeps = report.source == STATE_DICT
+        rest = "keep the model's own values of" if keeps else "reinitialise"
         raise CheckpointError(
             f"{report.source}: does not fit the model. {'; '.join(problems)}. Check "
             "the config (num_labels, sizes, attention), or pass strict=False to "
-            "reinitialise what does not fit and leave out the rest"
+            f"{rest} what does not fit and leave out the rest"
         )
 
 

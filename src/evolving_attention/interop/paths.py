@@ -14,6 +14,7 @@ from evolving_attention.errors import CheckpointError
 
 __all__ = [
     "InputFile",
+    "advice_inside",
     "check_basename",
     "is_inside",
     "open_given",
@@ -133,6 +134,18 @@ def is_inside(path: Path, folder: Path) -> bool:
 def present(folder: Path, name: str) -> bool:
     """Whether the folder has an entry of this plain name, of any type."""
     return os.path.lexists(folder / check_basename(name, str(folder)))
+
+
+def advice_inside(folder: Path, name: str) -> str:
+    """Returns "" or a remedy that names the subfolders that have the file ``name``.
+
+    A command that trains several models writes each to a subfolder.
+    """
+    found = sorted(path.parent for path in folder.glob(f"*/{name}"))
+    if not found:
+        return ""
+    shown = ", ".join(map(str, found[:3])) + ", …" * (len(found) > 3)
+    return f"give one of the folders in it that have one: {shown}"
 
 
 def open_inside(folder: Path, name: object, source: str | None = None) -> InputFile:

@@ -139,11 +139,14 @@ def _in_package(text: str) -> Path:
         if folder.is_dir():
             return folder
         searched.append(f"folder {folder}: there is none")
-    if not roots:
+    advice = "Check PATH, the folder in the package"
+    if spec is None:
         searched.append(f"Python package {module}: not installed in {sys.prefix}")
-    raise _not_found(
-        text, searched, f"Run: pip install {package.replace('_', '-')}, or check PATH"
-    )
+        advice = f"Run: pip install {package.replace('_', '-')}, or check NAME"
+    elif not roots:
+        searched.append(f"Python module {module}: is a file, not a package")
+        advice = "Check NAME"
+    raise _not_found(text, searched, advice)
 
 
 def _is_repo_id(text: str) -> bool:

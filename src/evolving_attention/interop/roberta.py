@@ -7,6 +7,13 @@ from evolving_attention.interop.rules import NameTable, Tie
 
 __all__ = ["ROBERTA"]
 
+_HEADS = (
+    r"lm_head\..+",
+    r"(roberta\.)?pooler\..+",
+    r"classifier\..+",
+    r"qa_outputs\..+",
+)
+
 ROBERTA = NameTable(
     architecture="roberta",
     prefix="roberta.",
@@ -16,11 +23,6 @@ ROBERTA = NameTable(
         Tie("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight"),
         Tie("lm_head.decoder.bias", "lm_head.bias"),
     ),
-    allowed_new=(r"classifier\..+", r"qa_outputs\..+", r"(roberta\.)?pooler\..+"),
-    allowed_unexpected=(
-        r"lm_head\..+",
-        r"(roberta\.)?pooler\..+",
-        r"classifier\..+",
-        r"qa_outputs\..+",
-    ),
+    allowed_new=_HEADS,
+    allowed_unexpected=_HEADS,
 )

@@ -80,7 +80,7 @@ class AutoBase:
     def from_config(
         cls,
         config: PretrainedConfig,
-        dtype: str = "float32",
+        dtype: Any = "float32",
         *,
         device: str = "cpu",
     ) -> PreTrainedModel:
@@ -175,6 +175,6 @@ class AutoModelForSeq2SeqLM(AutoBase):
 
         @classmethod
         def from_config(
-            cls, config: PretrainedConfig, dtype: str = "float32", *, device: str = ""
+            cls, config: PretrainedConfig, dtype: Any = "float32", *, device: str = ""
         ) -> GenerativeModel:
             raise NotImplementedError

@@ -17,7 +17,7 @@ from evolving_attention.modeling.call import call_of
 from evolving_attention.modeling.config import PretrainedConfig, make_known
 from evolving_attention.modeling.outputs import ModelOutput
 from evolving_attention.modeling.pickles import PickleMixin
-from evolving_attention.modeling.placement import sorted_targets
+from evolving_attention.modeling.placement import named, sorted_targets
 from evolving_attention.modeling.recompute import RecomputeMixin
 from evolving_attention.modeling.untrained import NewHead
 
@@ -42,7 +42,8 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
 
     Args:
         config: sizes and attention; see the config class of the architecture.
-        dtype: ``"float32"``, ``"bfloat16"`` or ``"float64"`` (reference kernels).
+        dtype: ``"float32"``, ``"bfloat16"`` or ``"float64"`` (reference kernels), or
+            NumPy's or PyTorch's type of that name.
         device: where to compute: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"auto"``.
 
     Raises:
@@ -93,7 +94,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
     def __init__(
         self,
         config: PretrainedConfig,
-        dtype: str = "float32",
+        dtype: Any = "float32",
         *,
         device: str = "cpu",
     ) -> None:
@@ -103,10 +104,11 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         self._initialize(name for name, _ in self._named)
         self._core.to(where)
 
-    def _build(self, config: PretrainedConfig, dtype: str) -> None:
+    def _build(self, config: PretrainedConfig, dtype: Any) -> None:
         """Creates the core model; its parameters have no memory yet."""
         if not isinstance(config, self.config_class):
             raise ConfigError(self._misfit(config))
+        dtype = named(dtype)
         if dtype not in _DTYPES:
             raise ConfigError(
                 f"{type(self).__name__}: dtype={dtype!r}; expected one of "
@@ -206,16 +208,19 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
             if not (exclude_embeddings and _EMBEDDING.search(name))
         )
 
-    def zero_grad(self) -> None:
-        """Clears all gradients."""
-        for _, tensor in self._named:
-            tensor.grad = None
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clears all gradients; ``set_to_none=False`` fills them with zeros."""
+        from evolving_attention.optim.base import clear_gradients
+
+        clear_gradients(self.parameters(), set_to_none)
 
     def state_dict(self) -> dict[str, np.ndarray]:
         """Arrays of parameters and buffers by name, sharing the model's memory.
 
         Copy what you want to keep. If the model is not on the CPU, the arrays are
-        copies.
+        copies. In bfloat16 they have ml_dtypes' type, which ``torch.from_numpy`` does
+        not take: ``torch.from_dlpack`` does with the tensors of
+        :meth:`named_parameters` and :meth:`named_buffers`.
         """
         return {name: host_array(tensor) for name, tensor in self._state()}
 
@@ -226,7 +231,8 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         """Copies values in by name; returns the :class:`LoadReport`.
 
         Names may omit the base model's prefix, and may have Hugging Face's old
-        spellings.
+        spellings. Values are arrays or tensors, PyTorch's too. What ``strict=False``
+        cannot load keeps the value it has.
 
         Raises:
             CheckpointError: tensors are missing, unexpected or of another shape (unless
@@ -237,7 +243,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
                 f"load_state_dict: state is a {type(state).__name__}, expected a dict "
                 "of names and arrays, as state_dict() returns"
             )
-        from evolving_attention.interop.load_report import match
+        from evolving_attention.interop.load_report import STATE_DICT, match
 
         allowed = () if strict else None
         assigned, report = match(
@@ -247,7 +253,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
             allowed_new=allowed,
             allowed_unexpected=allowed,
             strict=strict,
-            source="state_dict",
+            source=STATE_DICT,
             sizes=self.config.sizes(),
         )
         self._assign(assigned, report.source)
@@ -270,14 +276,18 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
                     "comes from a run that diverged"
                 )
 
-    def to(
-        self: _Self, *targets: str, dtype: str | None = None, device: str | None = None
-    ) -> _Self:
+    def to(self: _Self, *targets: Any, dtype: Any = None, device: Any = None) -> _Self:
         """Changes element type, device or both, in place; returns the model.
 
         ``model.to("cuda")`` moves weights and gradients; optimizers remain valid.
         ``model.to("bfloat16")`` rounds weights to the nearest value, drops gradients
-        and creates new parameter tensors: create optimizers afterwards.
+        and creates new parameter tensors: create optimizers afterwards. The old ones
+        are frozen, and an optimizer that has no others refuses its next step.
+
+        Args:
+            targets: an element type, a device, or both: names such as ``"bfloat16"``
+                and ``"cuda:1"``, or NumPy's and PyTorch's objects of these names.
+            dtype, device: the same by name.
 
         Raises:
             ConfigError: a target is neither a device nor float32, bfloat16 or float64.
@@ -287,12 +297,18 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         dtype, device = sorted_targets(targets, dtype, device)
         where = None if device is None else resolve_device(device)
         if dtype is not None and dtype != self.dtype:
-            vars(self).update(vars(self.copy(dtype)))
+            self._become(self.copy(dtype))
         if where is not None and where != self.device:
             self._core.to(where)
         return self
 
-    def copy(self: _Self, dtype: str | None = None) -> _Self:
+    def _become(self: _Self, other: _Self) -> None:
+        """Takes the state of another model; nothing trains the old parameters again."""
+        for parameter in self.parameters():
+            parameter.requires_grad = False
+        vars(self).update(vars(other))
+
+    def copy(self: _Self, dtype: Any = None) -> _Self:
         """Returns a second model with the same weights, in ``dtype`` if given.
 
         Weights are rounded to the nearest value; config, modes and device are the
@@ -306,7 +322,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
     def _rebuilt(
         self: _Self,
         config: PretrainedConfig,
-        dtype: str,
+        dtype: Any,
         changed: Mapping[str, np.ndarray],
     ) -> _Self:
         """Returns a model of another config; weights outside ``changed`` are kept."""
@@ -339,7 +355,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         *,
         num_labels: int | None = None,
         attention: Any = None,
-        dtype: str = "float32",
+        dtype: Any = "float32",
         device: str = "cpu",
         strict: bool = True,
         local_files_only: bool = False,
@@ -353,7 +369,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
             num_labels: classes of a new task head; 1 is regression.
             attention: evolve kind; default: as in config.json, else vanilla. New
                 convolutions are drawn at random and listed in ``load_report.new``.
-            dtype: element type of parameters and computation.
+            dtype: element type of parameters and computation, as for the class.
             device: where to compute: "cpu", "cuda", "cuda:1" or "auto".
             strict: reject missing, unexpected and mismatched tensors.
             local_files_only: do not contact the Hub.

@@ -136,7 +136,7 @@ def _register(
 ) -> None:
     def make(
         task: str = usual_task,
-        dtype: str = "float32",
+        dtype: Any = "float32",
         device: str = "cpu",
         **options: Any,
     ) -> PreTrainedModel:

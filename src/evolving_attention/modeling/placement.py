@@ -6,20 +6,32 @@ from typing import Any
 
 from evolving_attention.errors import ConfigError
 
-__all__ = ["sorted_targets"]
+__all__ = ["named", "sorted_targets"]
+
+
+def named(target: Any) -> str:
+    """Returns the name of an element type or device of NumPy or PyTorch, or a name.
+
+    Example:
+        >>> import numpy as np
+        >>> named(np.float64), named("cuda:1")
+        ('float64', 'cuda:1')
+    """
+    return str(getattr(target, "__name__", target)).removeprefix("torch.")
 
 
 def sorted_targets(
-    targets: tuple[Any, ...], dtype: str | None, device: str | None
+    targets: tuple[Any, ...], dtype: Any, device: Any
 ) -> tuple[str | None, str | None]:
     """Returns (dtype, device) from positional targets, in any order, and named ones.
 
     Raises:
         ConfigError: nothing is given, or two of one kind.
     """
-    for target in targets:
-        is_device = isinstance(target, str) and (
-            target in ("cpu", "auto", "gpu") or target.startswith(("cuda", "cpu:"))
+    dtype, device = (None if one is None else named(one) for one in (dtype, device))
+    for target in map(named, targets):
+        is_device = target in ("cpu", "auto", "gpu") or target.startswith(
+            ("cuda", "cpu:")
         )
         taken = device if is_device else dtype
         if taken is not None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.optim.rules import (
+    check_flag,
     check_number,
     check_parameters,
     checked_group,
@@ -17,7 +18,7 @@ from evolving_attention.optim.rules import (
     named,
 )
 
-__all__ = ["Optimizer"]
+__all__ = ["Optimizer", "clear_gradients"]
 
 
 class Optimizer:
@@ -77,7 +78,13 @@ class Optimizer:
             scale: another factor, one float64 number on the parameters' device, so that
                 no synchronisation is needed; if it is not finite, no parameter and no
                 moment changes.
+
+        Raises:
+            ConfigError: a rate or a decay is out of range, or every parameter is
+                frozen, as those are which ``model.to(dtype)`` has replaced.
         """
+        if not any(parameter.requires_grad for parameter in self._params):
+            check_parameters(self._name, self._params, self._names())  # raises
         for number, group in enumerate(self.param_groups):
             check_number(self._name, f"param_groups[{number}]['lr']", group["lr"])
             check_number(
@@ -90,9 +97,9 @@ class Optimizer:
             )
         self._core.step(grad_scale, scale)
 
-    def zero_grad(self) -> None:
-        """Clears all gradients."""
-        self._core.zero_grad()
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clears all gradients; ``set_to_none=False`` fills them with zeros."""
+        clear_gradients(self._params, set_to_none)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns ``step``, ``missed`` and, per parameter i, moments and ``master.i``.
@@ -179,6 +186,20 @@ class Optimizer:
         else:
             text += ";"
         return f"{text} build the model, its element type and the groups as they were"
+
+
+def clear_gradients(parameters: Iterable[Any], set_to_none: bool) -> None:
+    """Removes the gradients of parameters, or fills those that exist with zeros.
+
+    Raises:
+        ConfigError: ``set_to_none`` is neither True nor False.
+    """
+    check_flag("zero_grad", "set_to_none", set_to_none)
+    for parameter in parameters:
+        if set_to_none:
+            parameter.grad = None
+        elif parameter.grad is not None:
+            parameter.grad.copy_(np.zeros(parameter.shape))
 
 
 def _moments(names: set[str]) -> set[str]:

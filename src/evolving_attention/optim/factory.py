@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -21,16 +22,9 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
     "radam": RAdam,
     "sgd": SGD,
 }
-# Weight decay on a logit would pull the learned weight towards one half.
-NO_DECAY = (
-    "bias",
-    "_bias.weight",
-    "LayerNorm.weight",
-    "layer_norm.weight",
-    "norm.weight",
-    "normalization.weight",
-    "_logit",
-)
+# Biases, tables of biases, norms of any name (LayerNorm, layernorm_before), and logits:
+# decay would pull the weight that a logit stands for towards one half.
+NO_DECAY = re.compile(r"(bias|_bias\.weight|norm[^.]*\.weight|_logit)$", re.IGNORECASE)
 _COMMON = ("self", "params", "lr", "weight_decay")  # not options of one optimizer
 
 
@@ -117,7 +111,7 @@ def decay_groups(
         {"params": [], "names": [], "weight_decay": 0.0},
     ]
     for name, parameter in named_parameters:
-        group = groups[1 if name.endswith(NO_DECAY) else 0]
+        group = groups[1 if NO_DECAY.search(name) else 0]
         group["params"].append(parameter)
         group["names"].append(name)
     return [group for group in groups if group["params"]]

@@ -20,7 +20,8 @@ __all__ = [
 ]
 
 
-#: Allowed keys of a parameter group; ``names`` are for error texts.
+#: Settings of a parameter group; ``names`` are for error texts. Groups of another
+#: optimizer may also have ``schedule``, the mark of a learning-rate schedule.
 GROUP_SETTINGS = {"params", "names", "lr", "weight_decay"}
 
 
@@ -82,7 +83,7 @@ def checked_group(who: str, group: Mapping[str, Any], number: int) -> dict[str, 
             f"{who}: group {number} has the keys {sorted(group)}, expected 'params' "
             "among them; list the group's tensors there"
         )
-    if unknown := sorted(set(group) - GROUP_SETTINGS, key=str):
+    if unknown := sorted(set(group) - GROUP_SETTINGS - {"schedule"}, key=str):
         raise ConfigError(
             f"{who}: group {number} has {unknown[0]!r}, expected only "
             f"{', '.join(sorted(GROUP_SETTINGS))}; the other settings are the same for "
@@ -126,7 +127,8 @@ def check_parameters(who: str, params: Sequence[Any], names: Sequence[str]) -> N
         raise ConfigError(
             f"{who}: all {len(params)} parameters are frozen ({named(0, names)}, …), "
             "expected at least one that requires a gradient; set requires_grad = True "
-            "for those to train"
+            "for those to train, and create the optimizer after model.to(dtype) and "
+            "interpolate_positions, which replace parameters"
         )
 
 

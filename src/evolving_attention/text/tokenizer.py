@@ -264,8 +264,8 @@ class Tokenizer:
     ) -> Encoded:
         """Pads rows that were encoded separately into one batch.
 
-        transformers' collators call this; a Trainer without a collator pads the batch
-        itself.
+        Rows without an ``attention_mask`` get one, as long as they were. transformers'
+        collators call this; a Trainer without a collator pads the batch itself.
 
         Args:
             encoded_inputs: a list of rows, ``[{"input_ids": [...], "label": 1}, …]``,
@@ -282,14 +282,19 @@ class Tokenizer:
             ConfigError: an option is unknown, or there is no pad token.
 
         Example:
-            >>> rows = [tokenizer("time flies"), tokenizer("time")]  # doctest: +SKIP
-            >>> tokenizer.pad(rows, return_tensors="np").input_ids  # doctest: +SKIP
-            array([[  2,   5,   6,   3],
-                   [  2,   5,   3,   0]])
+            >>> rows = [{"input_ids": tokenizer.encode(t)}  # doctest: +SKIP
+            ...         for t in ("time flies", "time")]
+            >>> batch = tokenizer.pad(rows, return_tensors="np")  # doctest: +SKIP
+            >>> batch.input_ids, batch.attention_mask  # doctest: +SKIP
+            (array([[2, 5, 6, 3],
+                    [2, 5, 3, 0]]), array([[1, 1, 1, 1],
+                                           [1, 1, 1, 0]]))
         """
         mode = choice(PADDING, padding, "padding")
         check_tensors(return_tensors)
         columns = as_columns(encoded_inputs)
+        masks = [[1] * len(row) for row in columns["input_ids"]]
+        columns.setdefault("attention_mask", masks)
         own = {name: columns[name] for name in FILLED if name in columns}
         self._pad(own, mode, self._limit(max_length), pad_to_multiple_of)
         columns |= own

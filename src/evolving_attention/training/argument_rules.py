@@ -89,14 +89,14 @@ def _check_range(
     value = getattr(a, field)
     if value is None:
         return
+    too_low = value < low or (open_low and value == low)
+    if not too_low and not (value > high or (open_high and value == high)):
+        return
     kind = describe(get_type_hints(type(a))[field]).removesuffix(" or None")
     span = f"{kind} {'>' if open_low else '>='} {low:g}"
     if high < math.inf:
         span += f" and {'<' if open_high else '<='} {high:g}"
-    if value < low or (open_low and value == low):
-        raise refuse(field, value, span, "give a larger one")
-    if value > high or (open_high and value == high):
-        raise refuse(field, value, span, "give a smaller one")
+    raise refuse(field, value, span, f"give a {'larger' if too_low else 'smaller'} one")
 
 
 def check_numbers(a: Any) -> None:

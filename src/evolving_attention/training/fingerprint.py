@@ -110,6 +110,7 @@ def run_fingerprint(
     """
     config: Any = getattr(model, "config", None)
     described = config.to_dict() if hasattr(config, "to_dict") else {}
+    described.pop("text_columns", None)  # a name; the hash of the data has the texts
     text = json.dumps(described, sort_keys=True, default=str)
     return {
         "data": data_fingerprint(dataset),

@@ -18,7 +18,7 @@ __all__ = [
     "check_loss_func",
     "check_optimizers",
     "model_of",
-    "name_classes",
+    "name_data",
     "takes_trial",
 ]
 
@@ -125,9 +125,22 @@ def _check_model(model: Any) -> None:
         )
 
 
-def name_classes(model: Any, dataset: Any) -> None:
-    """Gives the model's classes the names in its data, if they have none yet."""
-    config, names = getattr(model, "config", None), class_names(dataset)
+def name_data(model: Any, dataset: Any, rows: Any) -> None:
+    """Gives the model's config the names of its training data.
+
+    Classes get the data set's names if they have none yet. ``text_columns`` are the
+    columns of the texts, or None: commands that read the trained model choose them.
+
+    Args:
+        model: the model.
+        dataset: the training set as the caller gave it.
+        rows: its rows, from which batches are made.
+    """
+    config: Any = getattr(model, "config", None)
+    names = class_names(dataset)
+    if hasattr(config, "text_columns"):
+        texts = getattr(rows, "text_columns", None)
+        config.text_columns = None if texts is None else list(texts)
     known = getattr(config, "id2label", None)
     if config is None or not known or not names or len(names) != len(known):
         return

@@ -19,10 +19,12 @@ from evolving_attention.data.row_forms import (
     rows_of,
     with_numbered_labels,
 )
+from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.modeling.predict import limit_of
 from evolving_attention.notices import say
 from evolving_attention.training.arguments import TrainingArguments
+from evolving_attention.training.row_checks import checked, limits_of
 
 __all__ = ["Loaders"]
 
@@ -68,11 +70,13 @@ def _first_row(dataset: Any, role: str) -> Any:
     return first
 
 
-def _collate(collator: Collator | None, only_used: bool | None) -> Any:
+def _collate(
+    collator: Collator | None, only_used: bool | None, own: str = "input_ids"
+) -> Any:
     """Returns the loader's collate function for a caller's collator; keeps row ids.
 
-    ``only_used``: drop the columns that no model takes; None: only for transformers'
-    collators.
+    ``only_used``: drop the columns that no model takes, except its ``own`` input; None:
+    only for transformers' collators.
     """
     if collator is None:
         return None
@@ -83,7 +87,7 @@ def _collate(collator: Collator | None, only_used: bool | None) -> Any:
     def collate(rows: Rows, row_ids: Sequence[int]) -> dict[str, Any]:
         given = list(rows)
         if only_used:
-            given = [_used(row) for row in given]
+            given = [_used(row, own) for row in given]
         made = collator(given)
         if not isinstance(made, Mapping):
             raise InputError(
@@ -101,6 +105,15 @@ def _collate(collator: Collator | None, only_used: bool | None) -> Any:
     return collate
 
 
+def _lacks(role: str, first: Any, own: str) -> str:
+    """Returns the error text for rows of which no batches can be made."""
+    remedy = f"{own}; rename the column, or pass data_collator=, which makes {own}"
+    if own == "input_ids":
+        remedy = f"{own}, or text and a tokenizer; pass processing_class=tokenizer"
+    found = ", ".join(map(str, first.keys()))
+    return f"Trainer: {role}[0] has {found}, expected {remedy}"
+
+
 def _reads_ids(collator: Collator) -> bool:
     """Whether a collator is one of this package or transformers, which need tokens."""
     function = collator.func if isinstance(collator, functools.partial) else collator
@@ -111,22 +124,45 @@ def _reads_ids(collator: Collator) -> bool:
 def _array(value: Any) -> Any:
     """Returns an entry of a batch; a PyTorch tensor as its array."""
     of_torch = type(value).__module__.partition(".")[0] == "torch"
-    return np.asarray(value) if of_torch else value
+    return host_array(value) if of_torch else value
 
 
-def _used(row: Any) -> Any:
+def _used(row: Any, own: str) -> Any:
     """Returns a row with only the columns that models and collators take."""
     if not hasattr(row, "keys"):
         return row
-    left = {*unused_keys(row), "sample_weight"} - {"special_tokens_mask"}
+    left = {*unused_keys(row), "sample_weight"} - {"special_tokens_mask", own}
     return {name: row[name] for name in row if name not in left}
 
 
-class _RawRows(Sequence[Any]):
-    """Rows without token ids, of which only the caller's collator makes batches."""
+def _stack(own: str, rows: Rows) -> dict[str, Any]:
+    """Makes a batch of rows that hold the model's own input, and perhaps a label."""
+    key = next((name for name in ("labels", "label") if name in rows[0]), None)
+    batch: dict[str, Any] = {}
+    for name, made in ((own, own), (key, "labels")):
+        if name is None:
+            continue
+        values = [host_array(row.get(name)) for row in rows]
+        shape = values[0].shape
+        odd = next((i for i, value in enumerate(values) if value.shape != shape), None)
+        if odd is not None:
+            raise InputError(
+                f"row {odd} of the batch: {name} has the shape {values[odd].shape}, "
+                f"expected {shape} as in row 0; give all rows one shape, or pass "
+                "data_collator="
+            )
+        batch[made] = np.stack(values)
+    return batch
 
-    def __init__(self, rows: Any) -> None:
-        self.rows = rows
+
+class _RawRows(Sequence[Any]):
+    """Rows without token ids, of which a collator makes batches.
+
+    ``own`` names the input of the model that they may hold.
+    """
+
+    def __init__(self, rows: Any, own: str) -> None:
+        self.rows, self.own = rows, own
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -181,6 +217,7 @@ class Loaders:
         processing_class: Any,
         collator: Collator | None,
         model: Any = None,
+        own_loss: bool = True,
     ) -> Any:
         """Returns the rows for batches; text is tokenized to at most ``LENGTH`` tokens.
 
@@ -191,10 +228,14 @@ class Loaders:
             processing_class: the tokenizer, or None.
             collator: makes the batches, if it is the caller's; rows of text are only
                 tokenized for collators of this package or transformers.
-            model: the model; labels may be the names of its classes.
+            model: the model; labels may be the names of its classes. Rows that hold the
+                input of a model without tokens (``pixel_values``) are stacked.
+            own_loss: whether the model's own loss reads the labels; rows are checked
+                by :mod:`.row_checks` unless a collator makes the batches.
 
         Raises:
-            ConfigError: the data set is missing, or it is text without a tokenizer.
+            ConfigError: the data set is missing, or it is text without a tokenizer, or
+                lacks the input of a model without tokens.
             InputError: the data set is empty, or its rows are invalid.
         """
         kept = next((rows for known, rows in self._kept if known is dataset), [])
@@ -205,13 +246,10 @@ class Loaders:
         if first is not None and not collated:
             rows = with_numbered_labels(rows, first, model, role)
         raw = first is not None and "input_ids" not in first
-        if raw and (collator is None or _reads_ids(collator)):
-            if processing_class is None:
-                raise ConfigError(
-                    f"Trainer: {role}[0] has {', '.join(map(str, first.keys()))}, "
-                    "expected input_ids, or text and a tokenizer; pass "
-                    "processing_class=tokenizer"
-                )
+        own = getattr(model, "needed", ("input_ids",))[0]
+        if raw and own not in first and (collator is None or _reads_ids(collator)):
+            if own != "input_ids" or processing_class is None:
+                raise ConfigError(_lacks(role, first, own))
             config = getattr(model, "config", None)
             rows = tokenize_dataset(
                 rows,
@@ -219,16 +257,17 @@ class Loaders:
                 max_length=limit_of(config, processing_class, LENGTH),
                 said=self._said,
             )
-        elif raw:
-            rows = _RawRows(rows)
-        elif first is not None and not collated and (unused := unused_keys(first)):
+            raw = False
+        elif not (raw or first is None or collated) and (unused := unused_keys(first)):
             say(
                 f"keys of the rows that are not used: {', '.join(unused)}; your own "
                 "data_collator can use them",
                 self._said,
             )
-        kept.append(rows)
-        return rows
+        if not collated:
+            rows = checked(rows, role, limits_of(model, own_loss))
+        kept.append(_RawRows(rows, own) if raw else rows)
+        return kept[0]
 
     def training(
         self, rows: Any, collator: Collator | None, epoch: int = 0, start: int = 0
@@ -271,6 +310,9 @@ class Loaders:
         self, rows: Any, collator: Collator | None, batch_size: int, **order: Any
     ) -> PackedLoader:
         """Returns the loader; it prepares batches ahead unless user code runs."""
+        own = rows.own if isinstance(rows, _RawRows) else "input_ids"
+        if collator is None and own != "input_ids":
+            collator = functools.partial(_stack, own)
         own_code = collator is not None or not _is_plain(rows)
         ahead = self.args.dataloader_prefetch_factor
         if ahead is None:
@@ -278,7 +320,7 @@ class Loaders:
         return PackedLoader(
             rows,
             batch_size,
-            collate=_collate(collator, self.args.remove_unused_columns),
+            collate=_collate(collator, self.args.remove_unused_columns, own),
             prefetch=ahead,
             share=self.share,
             make_all=own_code,

@@ -11,11 +11,16 @@ import sys
 import time
 from typing import Any
 
-from evolving_attention.progress_bar import duration, in_notebook
+from evolving_attention.progress_bar import ProgressBar, duration, in_notebook
 from evolving_attention.training.callbacks import TrainerCallback
 from evolving_attention.training.logging import one_line
 
-__all__ = ["NotebookProgress", "TerminalProgress", "progress_callback"]
+__all__ = [
+    "EvaluationProgress",
+    "NotebookProgress",
+    "TerminalProgress",
+    "progress_callback",
+]
 
 REFRESH_SECONDS = 0.5
 TIMINGS = ("_runtime", "_per_second")  # in the log files, not in the table
@@ -31,6 +36,37 @@ def progress_callback(disabled: bool | None) -> TrainerCallback | None:
     if sys.stderr is not None and sys.stderr.isatty():
         return TerminalProgress()
     return None
+
+
+class EvaluationProgress(TrainerCallback):
+    """A bar for evaluations outside training; the display of a run shows the others."""
+
+    def __init__(self) -> None:
+        self.trains = False
+        self.bar: ProgressBar | None = None
+
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, **kwargs: Any
+    ) -> None:
+        """Leaves evaluations to the display of the run."""
+        self.trains = True
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Shows evaluations again."""
+        self.trains = False
+
+    def on_prediction_step(
+        self, args: Any, state: Any, control: Any, **kwargs: Any
+    ) -> None:
+        """Moves the bar, a new one from the first batch on."""
+        if self.trains:
+            return
+        done, total = kwargs["done"], kwargs["total"]
+        if self.bar is None or done == 1:
+            self.bar = ProgressBar("evaluation", total)
+        self.bar.advance(done - self.bar.done)
+        if done == total:
+            self.bar.close()
 
 
 class _Clock:
@@ -132,6 +168,7 @@ class NotebookProgress(TrainerCallback):
     """A bar and a table of logged values as one piece of HTML, updated in place."""
 
     def __init__(self) -> None:
+        self.trains, self.clock = False, _Clock(0)
         self.rows: list[dict[str, Any]] = []
         self.handle: Any = None
         self.shown_at = 0.0
@@ -141,7 +178,7 @@ class NotebookProgress(TrainerCallback):
         self, args: Any, state: Any, control: Any, **kwargs: Any
     ) -> None:
         """Starts with an empty table."""
-        self.rows, self.handle, self.note = [], None, ""
+        self.trains, self.rows, self.handle, self.note = True, [], None, ""
         self.clock = _Clock(state.global_step)
         self._show(state, force=True)
 
@@ -152,7 +189,9 @@ class NotebookProgress(TrainerCallback):
     def on_prediction_step(
         self, args: Any, state: Any, control: Any, **kwargs: Any
     ) -> None:
-        """Shows the progress of an evaluation."""
+        """Shows the progress of an evaluation during training."""
+        if not self.trains:
+            return
         self.note = f"evaluation {kwargs['done']}/{kwargs['total']}"
         self._show(state)
 
@@ -172,16 +211,18 @@ class NotebookProgress(TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Shows the last state."""
+        self.trains = False
         self._show(state, force=True)
 
     def html(self, state: Any) -> str:
-        """Returns the bar and the table."""
+        """Returns the bar, if the model is trained, and the table."""
         clock = html.escape(self.clock.text(state.global_step, state.max_steps))
         bar = (
             f'<div><progress value="{state.global_step}" max="{state.max_steps}" '
             f'style="width:300px"></progress> {state.global_step}/{state.max_steps} '
             f"[{clock}] epoch {state.epoch:.2f} {html.escape(self.note)}</div>"
         )
+        bar = bar if state.max_steps else ""
         names = list(dict.fromkeys(name for row in self.rows for name in row))
         if not names:
             return bar

@@ -39,6 +39,8 @@ class Reporter:
             return []
         display = progress.progress_callback(self.args.disable_tqdm)
         found = [logging.JsonLinesCallback(), display or logging.ConsoleCallback()]
+        if display is not None:
+            found.append(progress.EvaluationProgress())
         if "tensorboard" in (self.args.report_to or ()):
             found.insert(1, logging.TensorBoardCallback())
         return found

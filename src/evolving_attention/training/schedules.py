@@ -282,10 +282,18 @@ def _check_number(name: str, option: str, value: Any) -> None:
         )
 
 
+def _base_rate(group: dict[str, Any]) -> float:
+    """Returns a group's rate before any schedule, or the one set by hand since then."""
+    base, scheduled = group.get("schedule", (None, None))
+    return float(base if group["lr"] == scheduled else group["lr"])
+
+
 class Schedule:
     """Sets the learning rate of every parameter group after each optimizer step.
 
-    A group's rate is its rate at construction times ``factors[group](step)``.
+    A group's rate is its rate at construction times ``factors[group](step)``. If an
+    earlier schedule set that rate, its base rate takes its place; a rate that was set
+    by hand since then counts as a new one.
 
     Args:
         optimizer: anything with ``param_groups``, a list of dicts with ``"lr"``.
@@ -295,7 +303,7 @@ class Schedule:
     def __init__(self, optimizer: Any, factors: Multiplier | list[Multiplier]) -> None:
         self.optimizer = optimizer
         groups = optimizer.param_groups
-        self.base_lrs = [float(group["lr"]) for group in groups]
+        self.base_lrs = [_base_rate(group) for group in groups]
         self.factors = factors if isinstance(factors, list) else [factors] * len(groups)
         self.last_step = 0
         self._apply()
@@ -305,6 +313,7 @@ class Schedule:
             self.optimizer.param_groups, self.base_lrs, self.factors, strict=True
         ):
             group["lr"] = base * factor(self.last_step)
+            group["schedule"] = base, group["lr"]
 
     def step(self) -> None:
         """Advances by one optimizer step."""
@@ -340,6 +349,12 @@ def get_scheduler(
 ) -> Schedule:
     """Builds the schedule ``name`` for an optimizer (Hugging Face's signature).
 
+    Args:
+        name, num_warmup_steps, num_training_steps, scheduler_specific_kwargs: name,
+            warmup, total and options of :func:`multiplier`.
+        optimizer: as for :class:`Schedule`; call the schedule's ``step()`` after each
+            of the optimizer's.
+
     Example:
         >>> class Plain:
         ...     param_groups = [{"lr": 0.5}]
@@ -353,7 +368,7 @@ def get_scheduler(
     options = scheduler_specific_kwargs or {}
     factors = [
         multiplier(
-            name, num_warmup_steps, num_training_steps, float(group["lr"]), **options
+            name, num_warmup_steps, num_training_steps, _base_rate(group), **options
         )
         for group in optimizer.param_groups
     ]

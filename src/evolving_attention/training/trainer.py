@@ -73,7 +73,8 @@ class Trainer(Surroundings):
             ``TrainingArguments("trainer_output")``.
         data_collator: makes a batch from a list of rows; default: packed batches.
         train_dataset: sequence of dicts with ``input_ids`` and ``label`` or ``labels``,
-            or with text and a ``processing_class``; a DataFrame or a dict of such
+            or with text and a ``processing_class``, or with the input of a model of
+            images, ``pixel_values`` of one shape; a DataFrame or a dict of such
             columns. Padding marked by an ``attention_mask`` is removed; text labels
             are numbered by the model's ``label2id``; a column ``sample_weight`` weighs
             the rows in the loss. Class names in the data (``label_names``) become the
@@ -217,9 +218,9 @@ class Trainer(Surroundings):
         if self.args.gradient_checkpointing:
             runtime.recompute_activations(self.model)
         if self._saver.writes and self.team.is_first:
-            ckpt.check_writable(self.args)
+            ckpt.check_writable(self.args, self.model)
         rows = self._rows(self.train_dataset, "train_dataset")
-        given.name_classes(self.model, self.train_dataset)
+        given.name_data(self.model, self.train_dataset, rows)
         config, own = getattr(self.model, "config", None), self.compute_loss_func
         self._weights = RowWeights(
             self.args, self.train_dataset, rows, config, own is not None
@@ -448,8 +449,9 @@ class Trainer(Surroundings):
 
     def _rows(self, dataset: Any, role: str) -> Any:
         """Returns the data set's rows, from which batches are made."""
-        tokenizer, collator = self.processing_class, self.data_collator
-        return self._loaders.rows(dataset, role, tokenizer, collator, self.model)
+        loss = self.compute_loss_func or type(self).compute_loss
+        parts = (dataset, role, self.processing_class, self.data_collator, self.model)
+        return self._loaders.rows(*parts, own_loss=loss is Trainer.compute_loss)
 
     def _event(self, name: str, **kwargs: Any) -> None:
         self.control = self.callback_handler.call(
@@ -500,8 +502,8 @@ class Trainer(Surroundings):
         loss = model(**fewer(inputs), **options).loss
         if loss is None:
             raise InputError(
-                "Trainer: the model gave no loss, expected 'label' or 'labels' in "
-                f"every row; this batch has {', '.join(inputs)}"
+                "Trainer: the model gave no loss, expected 'label' or 'labels' in each "
+                f"row, not -1 in all of them; this batch has {', '.join(inputs)}"
             )
         return loss
 

@@ -1,0 +1,209 @@
+"""Image classifiers: default patches, scales of pixels, features and attention maps."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from image_data import TINY, stripes
+
+import evolving_attention as ea
+from evolving_attention.estimators.image_models import _patch
+
+pytest.importorskip("sklearn", reason="needs scikit-learn (extra: image)")
+X, Y = stripes()
+ONCE: dict[str, Any] = {**TINY, "n_epochs": 1}
+
+# --- patches --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("size", "patch"),
+    [
+        ((8, 8), 1),
+        ((32, 32), 4),
+        ((96, 96), 12),
+        ((224, 224), 16),
+        ((32, 64), 4),
+        # an eighth does not divide these
+        ((28, 28), 4),
+        ((50, 50), 5),
+        ((100, 100), 10),
+        ((150, 300), 15),
+    ],
+)
+def test_the_default_patch_divides_the_sides(size: tuple[int, int], patch: int) -> None:
+    assert _patch(size) == patch
+    assert [side % patch for side in size] == [0, 0]
+
+
+def test_patches_that_divided_the_sides_are_as_before() -> None:
+    for height in range(1, 300):
+        for width in {height, height + 1, 2 * height, 40, 224}:
+            side = min(height, width)
+            before = 16 if side >= 128 else max(1, side // 8)
+            if math.gcd(height, width) % before == 0:
+                assert _patch((height, width)) == before
+
+
+@pytest.mark.parametrize(("side", "size"), [(28, 28), (31, 30)])
+def test_the_model_sees_every_pixel(side: int, size: int) -> None:
+    """No patch divides 31: the pictures are resized. Borders reach the classes."""
+    pytest.importorskip("PIL", reason="needs Pillow (extra: image)")
+    x, y = stripes(side=side)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = ea.ImageClassifier(**ONCE).fit(x, y)
+    config = model.model_.config
+    assert model.size_ == (size, size)
+    assert [n * config.patch_size for n in config.grid] == [size, size]
+    odds = model.predict_proba(x)
+    for border in (np.s_[:, -1], np.s_[:, :, -1]):
+        changed = x.copy()
+        changed[border] = 255 - changed[border]
+        assert not np.array_equal(model.predict_proba(changed), odds)
+
+
+def test_pixels_beyond_the_last_patch_are_told() -> None:
+    said = r"last 2 rows and 2 columns of pictures of 8 x 8 .*image_size=\[9, 9\]"
+    with pytest.warns(UserWarning, match=said) as told:
+        model = ea.ImageClassifier(**ONCE, patch_size=3).fit(X, Y)
+    assert told[0].filename == __file__
+    assert model.model_.config.grid == (2, 2)
+    with pytest.warns(UserWarning, match=r"last 0 rows and 1 columns .* 12 x 13"):
+        ea.ImageClassifier(**ONCE, image_size=[12, 13], patch_size=[4, 6]).fit(X, Y)
+
+
+# --- scales ---------------------------------------------------------------------------
+
+SIXTEENTHS = (X // 16).astype(np.float32)  # 0 to 15, as scikit-learn's digits
+
+
+@pytest.fixture(scope="module")
+def sixteenths() -> Any:
+    return ea.ImageClassifier(**ONCE).fit(SIXTEENTHS, Y)
+
+
+def test_floats_of_any_scale_keep_it(sixteenths: Any, tmp_path: Path) -> None:
+    sixteenths.save(tmp_path)
+    for model in (sixteenths, ea.ImageClassifier.load(tmp_path)):
+        assert model.in_bytes_ is None
+        least, lowest, highest = model.scale_
+        peaks = SIXTEENTHS.max(axis=(1, 2))
+        assert (least, lowest, highest) == (0, peaks.min(), peaks.max())
+        centred = SIXTEENTHS - SIXTEENTHS.mean()
+        for other in (SIXTEENTHS / 16, centred, X // 16 * np.uint8(16)):
+            with pytest.raises(ea.DataError, match=r"X\[0\]: pixels from .*scale them"):
+                model.predict(other)
+    odds = sixteenths.predict_proba(SIXTEENTHS)
+    assert np.array_equal(sixteenths.predict_proba(X // 16), odds)  # the same numbers
+    sixteenths.predict(SIXTEENTHS / 4)  # darker
+    sixteenths.predict(SIXTEENTHS[:1] * 0)  # black
+
+
+def test_dark_pictures_of_bytes_are_on_their_scale() -> None:
+    model = ea.ImageClassifier(**ONCE).fit(X, Y)
+    assert model.in_bytes_ is True
+    for dark in (X // 50, X // 200, X * 0):
+        model.predict(dark)
+    with pytest.raises(ea.DataError, match="scale them alike"):
+        model.predict((X // 50).astype(np.float32))
+
+
+def test_masks_have_a_scale() -> None:
+    masks = (X > 99).view(np.uint8)
+    model = ea.ImageClassifier(**ONCE).fit(masks, Y)
+    model.predict(masks.astype(float))
+    with pytest.raises(ea.DataError, match="scale them alike"):
+        model.predict(masks.astype(bool))  # becomes 0 and 255
+
+
+def test_negative_pixels_of_training_allow_positive_ones() -> None:
+    scaled = (X - X.mean()) / X.std()
+    model = ea.ImageClassifier(**ONCE).fit(scaled, Y)
+    for values in (scaled, np.abs(scaled)):
+        model.predict(values)
+
+
+# --- inside ---------------------------------------------------------------------------
+
+NETWORKS: dict[str, dict[str, Any]] = {
+    "token": ONCE,
+    "mean": {**ONCE, "pooling": "mean"},
+    "resnet": {
+        "architecture": "resnet",
+        "model_options": {
+            "embedding_size": 8,
+            "hidden_sizes": [8, 16],
+            "depths": [1, 1],
+            "layer_type": "basic",
+        },
+        "n_epochs": 1,
+    },
+    "pa_cifar_net": {
+        "architecture": "pa_cifar_net",
+        "model_options": {"hidden_sizes": [8, 8, 16], "depths": [1, 1, 2]},
+        "n_epochs": 1,
+    },
+}
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_features_are_what_the_last_layer_reads(network: str) -> None:
+    x, y = stripes(8, 32)
+    model = ea.ImageClassifier(**NETWORKS[network]).fit(x, y)
+    found = model.embed(x)
+    assert (found.dtype, found.shape[0]) == (np.float32, 8)
+    state = {k: np.asarray(v) for k, v in model.model_.state_dict().items()}
+    (weight,) = [k for k in state if k.startswith("classifier") and "weight" in k]
+    logits = found @ state[weight].T + state[weight.replace("weight", "bias")]
+    odds = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(odds, model.predict_proba(x), atol=1e-6)
+    np.testing.assert_allclose(model.embed(model.read(x[:3])), found[:3], atol=1e-6)
+
+
+def test_attention_maps_are_those_of_the_model() -> None:
+    pytest.importorskip("matplotlib", reason="needs matplotlib (extra: plots)")
+    x, y = stripes(8, 32)
+    model = ea.ImageClassifier(**{**ONCE, "num_hidden_layers": 3}).fit(x, y)
+    maps = model.attention_maps(x)
+    assert len(maps) == 8
+    assert (maps[0].dtype, maps[0].shape) == (np.float32, (3, 2, 65, 65))
+    pixels = (x[:, None] - np.array(model.mean_)) / np.array(model.deviation_)
+    out = model.model_(pixels.astype(np.float32), output_attentions=True)
+    expected = np.stack([one.numpy() for one in out.attentions], axis=1)
+    np.testing.assert_allclose(np.stack(maps), expected, atol=1e-5)
+    for one, every in zip(model.attention_maps(x, [2, 0]), maps, strict=True):
+        np.testing.assert_allclose(one, every[[2, 0]], atol=1e-6)
+    figure = ea.plots.picture_attention(x[0], maps[0], grid=model.model_.config.grid)
+    assert len(figure.axes) >= 4  # the picture, and a panel for each layer
+    for layers in (3, -1, [], "first"):
+        with pytest.raises(
+            ea.ConfigError, match="with 3 layers of attention, expected"
+        ):
+            model.attention_maps(x, layers)
+    with pytest.raises(ea.DataError, match="pixels are floats up to 1"):
+        model.attention_maps(x / 255)
+
+
+def test_attention_maps_of_other_networks() -> None:
+    x, y = stripes(8, 32)
+    plain = ea.ImageClassifier(**NETWORKS["resnet"]).fit(x, y)
+    with pytest.raises(ea.ConfigError, match=r"0 layers of attention.*network with"):
+        plain.attention_maps(x)
+    net = ea.ImageClassifier(**NETWORKS["pa_cifar_net"]).fit(x, y)
+    maps = net.attention_maps(x)
+    assert (len(maps), maps[0].shape) == (8, (2, 4, 64, 64))
+    stages = {"hidden_sizes": [8, 32, 32, 32], "depths": [1, 1, 1, 1]}
+    deep = ea.ImageClassifier(
+        architecture="aa_resnet34",
+        model_options={**stages, "embedding_size": 8, "num_attention_heads": 2},
+        n_epochs=1,
+    ).fit(*stripes(8, 64))
+    with pytest.raises(ea.ConfigError, match=r"maps of \[4, 16\] rows.*choose some by"):
+        deep.attention_maps(stripes(8, 64)[0])
+    assert deep.attention_maps(stripes(8, 64)[0], 0)[0].shape == (1, 2, 16, 16)
