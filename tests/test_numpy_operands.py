@@ -120,7 +120,7 @@ def test_both_operands_get_gradients():
 
 def test_operators_in_place():
     t = ea.Tensor(X, requires_grad=True)
-    own = t
+    own = t * 1.0
     for name in ("iadd", "isub", "imul", "itruediv"):
         own = getattr(operator, name)(own, np.float64(2))
         assert type(own) is ea.Tensor

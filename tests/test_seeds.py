@@ -165,8 +165,7 @@ def test_every_seed_of_an_estimator_has_its_bits(
     assert table.split()[:7] == ["score", "mean", "sd", "seed", "3", "seed", "4"]
     code, _, told = command(*several, "--learning_rate", "1e-5")
     assert code == 2
-    assert "choose another --output_dir" in told
-    assert "--overwrite" not in told
+    assert "choose another --output_dir or add --overwrite_output_dir" in told
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
