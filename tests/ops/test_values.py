@@ -138,8 +138,6 @@ def test_activations_keep_nan_and_survive_large_values(op: str, dtype: str):
 def test_slopes_of_extreme_values(op: str, implementation: str):
     x = [np.nan, 0.0, 1e-9, 1e-6, 1e-3, 0.5, 20.0, 90.0, 1e19, 1e20, 3e38, np.inf]
     x = np.array([*x, *(-value for value in x[1:])])
-    if op == "log":  # 1 / 0 ends a build with sanitizers
-        x = x[x != 0]
 
     def slopes(name: str) -> np.ndarray:
         given = tensor(x)
