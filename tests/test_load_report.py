@@ -299,6 +299,16 @@ def test_a_missing_lm_head_is_new(table: NameTable) -> None:
     assert not report.missing
 
 
+@pytest.mark.parametrize("table", TABLES, ids=lambda t: t.architecture)
+def test_a_part_of_a_head_is_no_head(table: NameTable) -> None:
+    """Regression: what a damaged file lacked of a head was drawn at random."""
+    for left in lm_head(table):
+        found = filled(masked_lm(table))
+        del found[left]
+        with pytest.raises(CheckpointError, match=f"missing: {left}"):
+            match(masked_lm(table), found, table=table)
+
+
 def test_integers_are_no_weights() -> None:
     found = filled(base())
     found["pooler.dense.bias"] = np.zeros(WIDTH, np.int64)

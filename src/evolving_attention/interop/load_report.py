@@ -118,6 +118,7 @@ def match(
         found: the checkpoint's tensors.
         table: names of the architecture.
         allowed_new: patterns of parameters that may be missing; default: the table's.
+            Those of a head, which is allowed to be unused too, must all be missing.
         allowed_unexpected: patterns of tensors that may remain unused; default: the
             table's.
         strict: raise if anything is missing, unused or mismatched without being
@@ -150,9 +151,16 @@ def match(
             report.mismatched.append(Mismatch(name, text, f"float {shape}{cause}"))
         else:
             assigned[name] = array
+    # A head is new as a whole: the file of a part of it is damaged.
+    begun = [
+        head
+        for head in new
+        if head in extra and any(matches(name, [head]) for name in placed)
+    ]
     for name in expected:
         if name not in placed:
-            (report.new if matches(name, new) else report.missing).append(name)
+            lacks = matches(name, begun) or not matches(name, new)
+            (report.missing if lacks else report.new).append(name)
     report.unexpected = left
     report.loaded = len(assigned)
     _check_related(expected, assigned, report, new)
