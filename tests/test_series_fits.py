@@ -280,15 +280,16 @@ def test_targets_of_the_same_series_in_another_order_are_refused(form) -> None:
     X = {"long": long, "wide": wide, "part": part}[form]
     y = pandas.Series([0.0, 1.0] * 6, index=names)
     model = ea.TimeSeriesRegressor(**{**TINY, "n_epochs": 1})
-    with pytest.raises(ea.InputError, match=r"y\[2\] is of 's2', expected 's10'.*sort"):
+    found = r"y\[2\] belongs to 's2', expected 's10'.*sort"
+    with pytest.raises(ea.InputError, match=found):
         model.fit(X, y)
     right = y.loc[list(ids)]
-    with pytest.raises(ea.InputError, match=r"sample_weight\[2\] is of 's2'"):
+    with pytest.raises(ea.InputError, match=r"sample_weight\[2\] belongs to 's2'"):
         model.fit(X, right, sample_weight=y + 1)
     model.fit(X, right, sample_weight=right + 1)
-    with pytest.raises(ea.InputError, match=r"y\[2\] is of 's2', expected 's10'"):
+    with pytest.raises(ea.InputError, match=r"y\[2\] belongs to 's2', expected 's10'"):
         model.score(X, y)
-    with pytest.raises(ea.InputError, match=r"sample_weight\[2\] is of 's2'"):
+    with pytest.raises(ea.InputError, match=r"sample_weight\[2\] belongs to 's2'"):
         model.score(X, right, sample_weight=y + 1)
     assert model.score(X, right) == model.score(
         X, y.to_numpy()[[*map(names.index, ids)]]

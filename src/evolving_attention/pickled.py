@@ -19,7 +19,7 @@ def reduced(tensor: Tensor) -> tuple[Any, ...]:
     Graph and gradient are left out: the result of an operation is restored as plain
     values.
     """
-    array = host_array(tensor.detach())
+    array = host_array(tensor)
     if array.dtype == ml_dtypes.bfloat16:
         array = array.view(np.uint16)
     needs_gradient = tensor.requires_grad and tensor.is_leaf

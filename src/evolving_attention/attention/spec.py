@@ -21,6 +21,7 @@ __all__ = [
     "each",
     "equals_vanilla",
     "from_config",
+    "layers_of",
     "to_config",
     "to_core",
 ]
@@ -114,6 +115,11 @@ def _single(value: Any) -> Any:
     return value if isinstance(value, Spec) else base.from_config(value, Evolve)
 
 
+def layers_of(attention: Any) -> tuple[Any, ...]:
+    """Returns the attention of each layer, or the one that all layers have."""
+    return attention if isinstance(attention, tuple) else (attention,)
+
+
 def each(attention: Any, function: Callable[[Any], Any]) -> Any:
     """Applies ``function`` to one attention, or to each of a tuple."""
     if isinstance(attention, tuple):
@@ -139,9 +145,10 @@ def to_core(attention: Any) -> Any:
 def equals_vanilla(attention: Any) -> bool:
     """Whether an ``attention`` is bit-identical to the architecture's own.
 
-    A config shows the architecture's own layer as an evolve kind, so a spec is another.
+    A config shows the architecture's own layer as an evolve kind, so a spec always
+    differs from it.
     """
-    layers = attention if isinstance(attention, tuple) else (attention,)
+    layers = layers_of(attention)
     return all(isinstance(one, Evolve) and one.equals_vanilla for one in layers)
 
 
@@ -151,7 +158,7 @@ def check_saved(attention: Any) -> None:
     Raises:
         ConfigError: a class is not registered.
     """
-    for one in attention if isinstance(attention, tuple) else (attention,):
+    for one in layers_of(attention):
         whole = isinstance(one, Spec)
         for slot in [getattr(one, name) for name in _SLOTS] if whole else [one]:
             base.check_registered(slot)

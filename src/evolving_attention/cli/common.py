@@ -173,7 +173,7 @@ def interrupted(
 
 
 def fit(estimator: Any, *args: Any, **kwargs: Any) -> None:
-    """Fit; a signal ends it with the best epoch so far, for the caller to save.
+    """Fit the estimator; on a signal keep the best epoch, for the caller to save.
 
     Raises:
         Interrupted: a signal came before there was an epoch to keep.

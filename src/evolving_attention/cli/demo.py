@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -169,7 +169,7 @@ def _fine_tune(
     model = AutoModelForSequenceClassification.from_pretrained(
         folder, num_labels=2, attention=attention
     )
-    trainer = _trainer_class()(
+    trainer = _trainer_class(name)(
         model,
         args,
         train_dataset=tokenize_dataset(train, tokenizer),
@@ -193,25 +193,17 @@ def _fine_tune(
     return scores, maps, tokens
 
 
-def _trainer_class() -> Any:
+def _trainer_class(name: str) -> Any:
     """Returns the Trainer without checkpoints: an interrupted demo starts again."""
-    from evolving_attention.errors import Interrupted
     from evolving_attention.training import Trainer
-    from evolving_attention.training.saving import Saver
+    from evolving_attention.training.saving import NoSaver
 
-    class OwnSaver(Saver):
-        writes = False
-
-        def leave(self, state: Any, control: Any, guard: Any) -> NoReturn:
-            kind = Path(self.args.output_dir).name
-            raise Interrupted(
-                f"{guard.name} after step {state.global_step} of {state.max_steps} "
-                f"with {kind} attention: nothing of it is kept; the same command "
-                "starts the demo again",
-                guard.received,
-            )
-
-        leave_after_the_end = leave
+    class OwnSaver(NoSaver):
+        told = (
+            f" with {name} attention: nothing of it is kept; the same command starts "
+            "the demo again"
+        )
+        leave_after_the_end = NoSaver.leave
 
     class DemoTrainer(Trainer):
         _saver_class = OwnSaver

@@ -158,7 +158,7 @@ def _train(
         device=training.device,
         verbose=training.verbose,
     )
-    claim_folder(data, model, attention, training)
+    claim_folder(once, data, model, attention, training)
     fit(
         classifier,
         found.x,

@@ -69,7 +69,7 @@ def _train(
     given = once("train", lambda: _pictures(data.train_dir, data.on_error))
     if data.test_dir and (given[1] is not None or given[0].labels is not None):
         once("classes", lambda: _check_test(data.test_dir, *given))
-    claim_folder(data, model, attention, training)
+    claim_folder(once, data, model, attention, training)
     fit(estimator, *given)
     save_fitted(estimator, folder)
     best = estimator.history_[estimator.best_epoch_ - 1]

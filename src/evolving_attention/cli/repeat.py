@@ -6,7 +6,6 @@ written when the run ends; a run without a record resumes from its checkpoint.
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import logging
 from collections.abc import Callable
@@ -115,10 +114,11 @@ def repeated(
     if not folder:
         raise ConfigError("--output_dir is missing: expected a folder; add it")
     root, fresh = Path(folder), bool(given.get("overwrite_output_dir"))
-    own_folder(root, settings_of(options, given), fresh, content_hashes(given))
+    once = Once()
+    content = once(_CONTENT, lambda: content_hashes(given))
+    own_folder(root, settings_of(options, given), fresh, content)
     records = {} if fresh else {s: read_record(root / f"seed-{s}" / RUN) for s in seeds}
     done = _agreed([seed for seed, record in records.items() if record is not None])
-    once = Once()
     for seed in seeds:
         if seed not in done:
             own = _of_seed(options, given, root / f"seed-{seed}", seed)
@@ -167,25 +167,20 @@ def content_hashes(given: dict[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def claim_folder(*groups: Any) -> None:
+def claim_folder(once: Once, *groups: Any) -> None:
     """Keep the model in ``output_dir`` that other options gave; see :func:`own_folder`.
 
     For a command without checkpoints: call it before a fit whose model will be saved.
 
     Args:
+        once: the values that the runs share; the data files are hashed once.
         groups: the dataclasses of all options of a run.
     """
-    from evolving_attention.training.state import plain
-
-    given: dict[str, Any] = {}
-    for group in groups:
-        for one in dataclasses.fields(group):
-            value = getattr(group, one.name)
-            given |= {} if value == one.default else {one.name: value}
-    settings = {name: value for name, value in given.items() if name not in _FREE}
-    fresh = "overwrite_output_dir" in given
-    root = Path(given["output_dir"])
-    own_folder(root, plain(settings), fresh, content_hashes(given))
+    options = Fields([(type(group), "") for group in groups])
+    given = {name: value for group in groups for name, value in vars(group).items()}
+    root, fresh = Path(given["output_dir"]), given["overwrite_output_dir"]
+    content = once(_CONTENT, lambda: content_hashes(given))
+    own_folder(root, settings_of(options, given), fresh, content)
 
 
 def own_folder(

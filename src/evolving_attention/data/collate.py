@@ -18,16 +18,18 @@ from evolving_attention.data.packed import SPAN, Batch
 from evolving_attention.errors import InputError
 
 __all__ = [
+    "LABELS",
     "collate_packed",
     "collate_padded",
+    "label_of",
     "pad_batch",
     "unpadded",
     "unused_keys",
 ]
 
 IGNORED = -100  # label of tokens that the loss ignores
-_LABELS = ("labels", "label")  # the first key that a row has is used
-_PER_TOKEN = ("input_ids", "token_type_ids", *_LABELS)
+LABELS = ("labels", "label")  # the first key that a row has is used
+_PER_TOKEN = ("input_ids", "token_type_ids", *LABELS)
 
 
 def collate_packed(
@@ -191,7 +193,7 @@ def unpadded(row: Mapping[str, Any], where: int = 0) -> Mapping[str, Any]:
 
 def unused_keys(row: Mapping[str, Any]) -> list[str]:
     """Returns the keys of a row that neither batches nor the training loss use."""
-    label = next((name for name in _LABELS if name in row), None)
+    label = label_of(row)
     used = {"input_ids", "attention_mask", "token_type_ids", label, "sample_weight"}
     used |= set(SPAN)
     return [str(name) for name in row if name not in used]
@@ -248,7 +250,12 @@ def _places(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
 
 def _label_of(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns the key of the rows' labels."""
-    return next((name for name in _LABELS if rows and name in rows[0]), "label")
+    return (label_of(rows[0]) if rows else None) or "label"
+
+
+def label_of(row: Mapping[str, Any]) -> str | None:
+    """Returns the key of a row's label, None if it has none."""
+    return next((name for name in LABELS if name in row), None)
 
 
 def _per_token(rows: Sequence[Mapping[str, Any]], name: str) -> list[np.ndarray]:
@@ -267,7 +274,7 @@ def _check_length(row: Mapping[str, Any], name: str, where: int) -> None:
         )
         raise InputError(
             f"row {where}: {len(row['input_ids'])} input_ids but {len(row[name])} "
-            f"{name}; expected one each per token{pairs if name in _LABELS else ''}"
+            f"{name}; expected one each per token{pairs if name in LABELS else ''}"
         )
 
 

@@ -218,11 +218,11 @@ def _refuse_objects(value: Any) -> None:
     NumPy would read a NetworkX graph with pairs as nodes as a list of edges.
     """
     if hasattr(value, "nodes") and hasattr(value, "edges"):
-        remedy = "of a NetworkX graph G pass networkx.to_scipy_sparse_array(G)"
+        remedy = "for a NetworkX graph G pass networkx.to_scipy_sparse_array(G)"
     elif hasattr(value, "edge_index"):
         remedy = "pass its edge_index, and num_nodes if some nodes have no edges"
     elif str(getattr(value, "layout", "")).startswith("torch.sparse"):
-        remedy = "of a sparse tensor A pass A.to_sparse_coo().coalesce().indices()"
+        remedy = "for a sparse tensor A pass A.to_sparse_coo().coalesce().indices()"
     else:
         return
     raise DTypeError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,9 +75,7 @@ class Pictures:
         """
         if self.pixels[0].dtype == np.uint8:  # usually the first picture decides
             return True if any(one.max() > 1 for one in self.pixels) else None
-        least = min(float(one.min()) for one in self.pixels)
-        most = max(float(one.max()) for one in self.pixels)
-        return False if least < 0 or 0 < most <= 1 else None
+        return _floats_in_bytes(scale_of(self.pixels))
 
     def check_scale(self, in_bytes: bool | None, scale: Scale | None) -> None:
         """Refuse pixels on another scale than those of training.
@@ -93,7 +91,11 @@ class Pictures:
         Raises:
             DataError: says both scales.
         """
-        found = self.in_bytes
+        is_uint8 = self.pixels[0].dtype == np.uint8
+        if in_bytes and is_uint8:  # dark ones too
+            return
+        own = scale_of(self.pixels)
+        found = self.in_bytes if is_uint8 else _floats_in_bytes(own)
         if None not in (in_bytes, found) and in_bytes != found:
             kinds = {True: "integers from 0 to 255", False: "floats up to 1 or below 0"}
             remedy = "255 * X" if in_bytes else "X / 255, or as in training"
@@ -101,8 +103,6 @@ class Pictures:
                 f"{self.names[0]}: pixels are {kinds[bool(found)]}, expected "
                 f"{kinds[bool(in_bytes)]} as in training; scale them alike: {remedy}"
             )
-        both_in_bytes = in_bytes and self.pixels[0].dtype == np.uint8
-        own = None if both_in_bytes else scale_of(self.pixels)
         if scale is None or own is None:
             return
         least, peak, far = own[0], own[2], _SAME_SCALE
@@ -123,6 +123,11 @@ def scale_of(pixels: Sequence[Array] | Array) -> Scale | None:
     spans = [(float(one.min()), float(one.max())) for one in pixels]
     peaks = [peak for low, high in spans if (peak := max(-low, high)) > 0]
     return (min(spans)[0], min(peaks), max(peaks)) if peaks else None
+
+
+def _floats_in_bytes(scale: Scale | None) -> bool | None:
+    """Returns ``in_bytes`` of float pixels of this ``scale_of``."""
+    return False if scale is not None and (scale[0] < 0 or scale[2] <= 1) else None
 
 
 def read_pictures(
@@ -419,14 +424,12 @@ class ImageRows:
         self._reads = reads
         return found
 
-    def take(
-        self, indices: Any, change: Callable[..., Array] | None = None
-    ) -> ImageRows:
-        """Returns these pictures as a data set, optionally with another transform."""
+    def take(self, indices: Any) -> ImageRows:
+        """Returns these pictures as a data set."""
         labels = None if self.labels is None else self.labels[indices]
         return ImageRows(
             self.pixels[indices],
-            change or self._change,
+            self._change,
             tokens=self._tokens,
             labels=labels,
             seed=self._seed,

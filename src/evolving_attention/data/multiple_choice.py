@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.data.collate import collate_labels, collate_padded
+from evolving_attention.data.collate import LABELS, collate_labels, collate_padded
 from evolving_attention.data.packed import Batch
 from evolving_attention.errors import ConfigError, InputError
 
 __all__ = ["DataCollatorForMultipleChoice"]
 
 _FIELDS = ("input_ids", "attention_mask", "token_type_ids")
-_LABELS = ("labels", "label")
 _PADDING = (True, "longest", "max_length")
 
 
@@ -93,7 +92,7 @@ class DataCollatorForMultipleChoice:
                 wide = np.pad(flat[name], ((0, 0), (0, missing)), constant_values=fill)
                 arrays[name] = wide.reshape(len(features), count, -1)
         labels = collate_labels(
-            [{n: row[n] for n in _LABELS if n in row} for row in features]
+            [{n: row[n] for n in LABELS if n in row} for row in features]
         )
         if labels is not None:
             arrays["labels"] = labels

@@ -88,15 +88,15 @@ def load_file(
     path = Path(path)
     collector = RowCollector(str(path), bad_rows)
     check_delimiter(path, delimiter)
+    names = read_names(path, collector, delimiter)
     if like is not None:
-        if text_columns is None and _has_texts(path, collector, like, delimiter):
-            text_columns = like.text_columns
+        text_columns = _texts_of(like, names) if text_columns is None else text_columns
         label_column = like.label_column if label_column is None else label_column
-    chosen = _choose(path, collector, text_columns, label_column, delimiter)
+    chosen = _choose(path, collector, names, text_columns, label_column, delimiter)
     if None in (text_columns, label_column):
         say(f"{path}: {chosen}")
     has_labels = labelled or chosen.has_label
-    rows = _read(path, collector, chosen, has_labels, labelled, delimiter)
+    rows = _read(path, collector, names, chosen, has_labels, labelled, delimiter)
     label_names, parse = _rule(rows, like, labelled, regression, several)
     if like is None and (several or regression is None) and label_names != ():
         example = rows[0].label if rows else ""
@@ -126,21 +126,20 @@ def load_file(
     )
 
 
-def _has_texts(
-    path: Path,
-    collector: RowCollector,
-    like: TableDataset | KnownLabels,
-    delimiter: str,
-) -> bool:
-    """Whether to read the text columns of ``like``: a trained model's may be absent."""
-    if isinstance(like, KnownLabels) and like.text_columns is not None:
-        return {*like.text_columns} <= {*read_names(path, collector, delimiter)}
-    return True
+def _texts_of(
+    like: TableDataset | KnownLabels, names: Sequence[str]
+) -> Sequence[str] | None:
+    """Returns the text columns of ``like``; None if a file lacks a trained model's."""
+    texts = like.text_columns
+    if isinstance(like, KnownLabels) and texts is not None and {*texts} - {*names}:
+        return None
+    return texts
 
 
 def _read(
     path: Path,
     collector: RowCollector,
+    names: Sequence[str],
     chosen: Columns,
     has_labels: bool,
     labelled: bool,
@@ -148,9 +147,8 @@ def _read(
 ) -> list[_Row]:
     """Reads the rows whose texts are valid; does not check labels."""
     if has_labels and not chosen.has_label and path.suffix.lower() in (".csv", ".tsv"):
-        found = read_names(path, collector, delimiter)
-        hint = separator_hint(path, found) or (
-            f"the header has {', '.join(found)[:300]}; name the labels' column by "
+        hint = separator_hint(path, names) or (
+            f"the header has {', '.join(names)[:300]}; name the labels' column by "
             "label_column= (--label_column_name); is the header missing?"
         )
         collector.fail(f"no column '{chosen.label}'; {hint}", 1, 1)
@@ -169,6 +167,7 @@ def _read(
 def _choose(
     path: Path,
     collector: RowCollector,
+    names: Sequence[str],
     text_columns: Sequence[str] | str | None,
     label_column: str | None,
     delimiter: str,
@@ -181,7 +180,6 @@ def _choose(
         rows = [record.values for record in islice(records, SAMPLE)]
         return {name: [row[i] for row in rows] for i, name in enumerate(wanted)}
 
-    names = read_names(path, collector, delimiter)
     chosen = choose_columns(names, sample, text_columns, label_column)
     if len(chosen.texts) not in (1, 2):
         if hint := separator_hint(path, names):

@@ -143,7 +143,7 @@ def step_numbers(labels: Sequence[str]) -> list[float] | None:
 def unsorted(labels: Any) -> list[float] | None:
     """Returns the numbers of text labels that neither rise nor fall, else None.
 
-    That is the order of text, in which pandas' ``pivot`` writes t1, t10, t2.
+    pandas' ``pivot`` sorts names as text: t1, t10, t2.
     """
     names = names_of(labels)
     numbers = None if names is None else step_numbers(names)
@@ -174,7 +174,9 @@ def refuse_nested(value: Any, name: str) -> None:
     Raises:
         ShapeError: says how to convert them.
     """
-    cells = value.to_numpy() if hasattr(value, "to_numpy") else value
+    cells = value
+    if hasattr(value, "to_numpy"):  # the first row tells
+        cells = (value.head(1) if hasattr(value, "head") else value).to_numpy()
     nested = isinstance(cells, np.ndarray) and cells.dtype.kind == "O" and cells.size
     if nested and np.ndim(cells.flat[0]) > 0:
         pack = f"[np.stack(list(row)) for row in np.asarray({name})]"

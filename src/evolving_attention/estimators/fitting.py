@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from evolving_attention.training.loaders import Loaders
 from evolving_attention.training.logging import ConsoleCallback
 from evolving_attention.training.progress import progress_callback
 from evolving_attention.training.reporting import Reporter
-from evolving_attention.training.saving import Saver
+from evolving_attention.training.saving import NoSaver
 
 __all__ = [
     "FitResult",
@@ -310,17 +310,10 @@ class _Reporter(Reporter):
         """Writes nothing; the error carries the report."""
 
 
-class _Saver(Saver):
+class _Saver(NoSaver):
     """Saves nothing, not even on a signal."""
 
-    writes = False
-
-    def leave(self, state: Any, control: Any, guard: Any) -> NoReturn:
-        raise Interrupted(
-            f"{guard.name} after step {state.global_step} of {state.max_steps}, "
-            "before the first epoch had ended: the model is not fitted; fit again",
-            guard.received,
-        )
+    told = ", before the first epoch had ended: the model is not fitted; fit again"
 
 
 class _MemoryTrainer(Trainer):

@@ -93,9 +93,9 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         graph_: the graph of the fit.
         history_: one dict per epoch: loss, validation_loss, validation_accuracy.
         best_epoch_: the epoch whose weights were kept.
-        interrupted_: "SIGINT", if Ctrl-C ended training: the best epoch so far is kept.
-            A second Ctrl-C raises KeyboardInterrupt. None: training was not
-            interrupted.
+        interrupted_: "SIGINT" or "SIGTERM", if that signal ended training: the best
+            epoch so far is kept. A second Ctrl-C raises KeyboardInterrupt. None:
+            training was not interrupted.
         n_features_in_: number of columns of X.
         feature_names_in_: column names, if X was a DataFrame with names; a DataFrame
             with other names, or another order, is refused later.

@@ -132,8 +132,8 @@ def size_of(estimator: Any, pictures: Sequence[Array]) -> tuple[int, int]:
 def _patch(size: tuple[int, int]) -> int:
     """Returns the side of a patch that is 16, or an eighth of the shorter side.
 
-    Where it does not divide both sides, that is the nearest one between half and twice
-    of it which does, of two the larger; if none does, the patch itself.
+    If that does not divide both sides, returns the nearest size from half to twice of
+    it that does, the larger of two that are equally near; if there is none, that side.
     """
     usual = 16 if min(size) >= 128 else max(1, min(size) // 8)
     both = math.gcd(*size)

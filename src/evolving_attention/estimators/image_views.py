@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,7 @@ import numpy as np
 from evolving_attention.data.images import ImageRows
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError
-from evolving_attention.estimators import fitting
-from evolving_attention.training import batches as b
-from evolving_attention.training import runtime
+from evolving_attention.estimators.views import chosen_layers, passes
 
 __all__ = ["ImageViews"]
 
@@ -53,23 +51,22 @@ class ImageViews:
             ea.plots.picture_attention(X[0], maps, grid=grid)
         """
         rows, found = self._rows_of(X), []
-        share = max(1, self.model_.config.num_hidden_layers)  # 0 of residual networks
-        for out in self._passes(rows, share, output_attentions=True):
-            every = out.attentions or ()
-            given = np.atleast_1d(np.arange(len(every)) if layers is None else layers)
-            chosen = given.tolist() if given.dtype.kind in "iu" else []
-            if not chosen or min(chosen) < 0 or max(chosen) >= len(every):
-                raise ConfigError(
-                    f"attention_maps: layers={layers!r} of a model with {len(every)} "
-                    "layers of attention, expected their numbers from 0; correct them, "
-                    "or fit a network with attention"
-                )
-            if len(sizes := {every[i].shape[-1] for i in chosen}) > 1:
+        count = self.model_.config.num_hidden_layers  # 0 of residual networks
+        if not (chosen := chosen_layers(layers, count)):
+            raise ConfigError(
+                f"attention_maps: layers={layers!r} of a model with {count} layers of "
+                "attention, expected their numbers from 0; correct them, or fit a "
+                "network with attention"
+            )
+        model, device = self.model_.eval(), self.device
+        for _, out in passes(model, rows, device, count, output_attentions=chosen):
+            every = [out.attentions[i] for i in chosen]
+            if len(sizes := {one.shape[-1] for one in every}) > 1:
                 raise ConfigError(
                     f"attention_maps: layers={layers!r} have maps of {sorted(sizes)} "
                     "rows, expected layers of one size; choose some by layers="
                 )
-            maps = np.stack([host_array(every[i]) for i in chosen], axis=1)
+            maps = np.stack([host_array(one) for one in every], axis=1)
             found += list(maps.astype(np.float32))
         return found
 
@@ -88,33 +85,16 @@ class ImageViews:
             DataError, InputError, ShapeError, DTypeError: a picture cannot be used.
         """
         rows, found = self._rows_of(X), []
-        config = self.model_.config
-        for out in self._passes(rows, share=1, output_hidden_states=True):
+        model, device = self.model_.eval(), self.device
+        for _, out in passes(model, rows, device, 1, output_hidden_states=True):
             last = host_array(out.hidden_states[-1]).astype(np.float32)
             if last.ndim == 4:  # [B, channels, height, width]
                 found.append(last.mean(axis=(2, 3)))
-            elif config.reads_mean:  # [B, tokens, features]
-                found.append(last[:, int(config.use_class_token) :].mean(axis=1))
+            elif model.config.reads_mean:  # [B, tokens, features]
+                found.append(last[:, int(model.config.use_class_token) :].mean(axis=1))
             else:
                 found.append(last[:, 0])
         return np.concatenate(found)
-
-    def _passes(self, rows: ImageRows, share: int, **wanted: Any) -> Iterator[Any]:
-        """Yields the model's outputs, batch by batch.
-
-        Args:
-            rows: the pictures.
-            share: layers whose maps a batch holds at the same time.
-            **wanted: options of the model's call.
-        """
-        model = self.model_.eval()
-        runtime.place_model(model, self.device)
-        tokens = int(rows.lengths.max())
-        size = max(1, fitting.evaluation_batch(model, tokens) // share)
-        with runtime.no_grad():
-            for begin in range(0, len(rows), size):
-                batch = rows.gather(np.arange(begin, min(begin + size, len(rows))))
-                yield model(**b.inputs_of(batch), **wanted)
 
     def _rows_of(self, X: Any) -> ImageRows:
         raise NotImplementedError

@@ -104,8 +104,8 @@ def refuse_disorder(y: Any, ids: tuple[Any, ...] | None, name: str = "y") -> Non
         return
     row = next(i for i, one in enumerate(ids) if one != index[i])
     raise InputError(
-        f"{name}[{row}] is of {index[row]!r}, expected {ids[row]!r}: the index has the "
-        "labels of the series in X in another order; sort it alike, by "
+        f"{name}[{row}] belongs to {index[row]!r}, expected {ids[row]!r}: the index "
+        "has the labels of the series in X in another order; sort it alike, by "
         f"{name}.sort_index() for a table with the index (series, time), or "
         f"{name}.loc[X.index] for one with a series in each row"
     )

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from evolving_attention.data.series import SeriesRows
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError
 from evolving_attention.estimators import fitting
+from evolving_attention.estimators.headroom import Rows
 from evolving_attention.training import batches as b
 from evolving_attention.training import runtime
 
-__all__ = ["SeriesViews"]
+__all__ = ["SeriesViews", "chosen_layers", "passes"]
 
 Array = np.ndarray[Any, Any]
 
@@ -52,9 +54,7 @@ class SeriesViews:
             ea.plots.attention_evolution(maps, range(maps.shape[-1]), series=X[0].T)
         """
         count = 2 * int(self._fitted().config.num_blocks)
-        given = np.atleast_1d(np.arange(count) if layers is None else layers)
-        chosen = given.tolist() if given.dtype.kind in "iu" else []
-        if not chosen or min(chosen) < 0 or max(chosen) >= count:
+        if not (chosen := chosen_layers(layers, count)):
             raise ConfigError(
                 f"attention_maps: layers={layers!r}, expected numbers from 0 to "
                 f"{count - 1}; leave layers out for all"
@@ -64,12 +64,15 @@ class SeriesViews:
                 "attention_maps: the model has attention_ratio=0, expected one with "
                 "attention; fit with attention_ratio above 0"
             )
-        found = []
-        for out, lengths in self._passes(X, share=count, output_attentions=chosen):
+        rows, found = self._rows_of(X), []
+        model, device = self.model_, self.device
+        for indices, out in passes(
+            model, rows, device, count, output_attentions=chosen
+        ):
             maps = np.stack([host_array(out.attentions[i]) for i in chosen], axis=1)
             found += [
                 np.array(one[..., :n, :n], dtype=np.float32)
-                for one, n in zip(maps, lengths, strict=True)
+                for one, n in zip(maps, rows.lengths[indices], strict=True)
             ]
         return found
 
@@ -89,10 +92,11 @@ class SeriesViews:
             InputError, ShapeError, DTypeError: the series cannot be used.
         """
         last = 2 * int(self._fitted().config.num_blocks)  # 0 is the embedding
-        found = []
-        for out, lengths in self._passes(X, share=1, output_hidden_states=[last]):
+        rows, found = self._rows_of(X), []
+        model, device = self.model_, self.device
+        for indices, out in passes(model, rows, device, 1, output_hidden_states=[last]):
             packed = host_array(out.hidden_states[last]).astype(np.float32)
-            found += np.split(packed, np.cumsum(lengths)[:-1])
+            found += np.split(packed, np.cumsum(rows.lengths[indices])[:-1])
         if steps:
             return [np.ascontiguousarray(one.T) for one in found]
         return np.stack([one.mean(axis=0) for one in found])
@@ -101,22 +105,35 @@ class SeriesViews:
         self._check_is_fitted()  # type: ignore[attr-defined]
         return self.model_
 
-    def _passes(self, X: Any, share: int, **wanted: Any) -> Iterator[tuple[Any, Array]]:
-        """Yields (output, lengths) for batches of checked series.
-
-        Args:
-            X: series.
-            share: layers whose maps a batch holds at the same time.
-            **wanted: options of the model's call.
-        """
+    def _rows_of(self, X: Any) -> SeriesRows:
         series = self._preprocess_collection(X, False)  # type: ignore[attr-defined]
         self._check_shape(series)  # type: ignore[attr-defined]
-        rows = self.scaler_.transform(series)
-        model = self.model_
-        runtime.place_model(model, self.device)
-        size = max(1, fitting.evaluation_batch(model, int(rows.lengths.max())) // share)
-        with runtime.no_grad():
-            for begin in range(0, len(rows), size):
-                indices = np.arange(begin, min(begin + size, len(rows)))
-                batch = rows.gather(indices)
-                yield model(**b.inputs_of(batch), **wanted), rows.lengths[indices]
+        rows: SeriesRows = self.scaler_.transform(series)
+        return rows
+
+
+def chosen_layers(layers: int | Sequence[int] | None, count: int) -> list[int]:
+    """Returns the layers as a list, for None all; [] if one is not in 0 … count - 1."""
+    given = np.atleast_1d(np.arange(count) if layers is None else layers)
+    chosen = given.tolist() if given.dtype.kind in "iu" else []
+    return chosen if all(one in range(count) for one in chosen) else []
+
+
+def passes(
+    model: Any, rows: Rows, device: str, share: int, **wanted: Any
+) -> Iterator[tuple[Array, Any]]:
+    """Yields (indices of the rows, the model's output), batch by batch.
+
+    Args:
+        model: moved to the device first.
+        rows: series or pictures.
+        device: where the model runs.
+        share: layers whose maps a batch holds at the same time.
+        **wanted: options of the model's call.
+    """
+    runtime.place_model(model, device)
+    size = max(1, fitting.evaluation_batch(model, int(rows.lengths.max())) // share)
+    with runtime.no_grad():
+        for begin in range(0, len(rows), size):
+            indices = np.arange(begin, min(begin + size, len(rows)))
+            yield indices, model(**b.inputs_of(rows.gather(indices)), **wanted)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -29,7 +28,7 @@ def attention_entropy(attentions: Iterable[Any], attention_mask: Any = None) -> 
         attentions: probabilities, [B, heads, T, S] per layer, all of one shape, as in
             ``output.attentions``.
         attention_mask: [B, T], 1 for tokens and 0 for padding, whose rows are left out;
-            of cross-attention the target's. None: there is no padding.
+            for cross-attention, the target's mask. None: there is no padding.
 
     Returns:
         float64 [layers, heads, tokens], in nats; ``tokens`` counts the tokens of all B
@@ -81,10 +80,14 @@ def head_divergence(attentions: Iterable[Any], attention_mask: Any = None) -> Ar
     above 0.75 exists in bits only, as the largest divergence is ln 2 = 0.69 nats.
     """
     rows = _rows("head_divergence", attentions, attention_mask)
-    found = [
-        _entropy((p + q) / 2) - (_entropy(p) + _entropy(q)) / 2
-        for q, p in itertools.pairwise(rows)
-    ]
+    found: list[Array] = []
+    before = None
+    for p in rows:
+        own = _entropy(p)
+        if before is not None:
+            q, earlier = before
+            found.append(_entropy((p + q) / 2) - (own + earlier) / 2)
+        before = p, own
     if not found:
         raise InputError(
             "head_divergence: attentions has one layer, expected two or more: the "
@@ -112,6 +115,7 @@ def _rows(name: str, attentions: Iterable[Any], mask: Any) -> Iterator[Array]:
             "output_attentions=True and pass .attentions"
         )
     shape: tuple[int, ...] = ()
+    valid: Any = None
     for layer, given in enumerate(layers):
         if given is None:
             raise InputError(
@@ -125,15 +129,14 @@ def _rows(name: str, attentions: Iterable[Any], mask: Any) -> Iterator[Array]:
                 "heads, T, S], none of them 0; maps[:, None] adds B to [layers, heads, "
                 "T, S]"
             )
-        shape = shape or maps.shape
+        if valid is None:
+            shape, valid = maps.shape, _valid(name, mask, maps.shape)
         if maps.shape != shape:
             raise ShapeError(
                 f"{name}: attentions[{layer}] has shape {maps.shape}, but attentions[0]"
                 f" has {shape}; pass layers of one shape at a time"
             )
-        yield _normalised(
-            f"{name}: attentions[{layer}]", maps, _valid(name, mask, shape)
-        )
+        yield _normalised(f"{name}: attentions[{layer}]", maps, valid)
 
 
 def _valid(name: str, mask: Any, shape: tuple[int, ...]) -> Array:

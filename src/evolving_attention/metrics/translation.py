@@ -73,9 +73,9 @@ def paired_bootstrap(
         p = (1 + #{k: |dₖ| − mean |d| > |d₀|}) / (1 + samples)
 
     where d₀ is the difference of the scores, and dₖ that of sample k: as many sentences
-    as the test set has, drawn with replacement, the same for both systems. Of a clear
-    difference p is about the share of samples in which the worse system is better, as
-    in a one-sided test; without any, if d₀ = 0, it is 1. sacrebleu draws the samples
+    as the test set has, drawn with replacement, the same for both systems. For a
+    clear difference p is about the share of samples in which the worse system is
+    better, as in a one-sided test. If d₀ = 0, p is 1. sacrebleu draws the samples
     with the seed 12345, or that of the variable ``SACREBLEU_SEED``.
 
     Args:

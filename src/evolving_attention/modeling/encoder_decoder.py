@@ -16,7 +16,7 @@ from evolving_attention.attention import (
     Window,
     from_config,
 )
-from evolving_attention.attention.spec import each, to_core
+from evolving_attention.attention.spec import each, layers_of, to_core
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.interop.config_rules import Rules, check_rules
 from evolving_attention.modeling.base import MODELS, PreTrainedModel
@@ -54,8 +54,7 @@ class EncoderDecoderConfig(PretrainedConfig):
         self._complete(values)
         given = {name: values.pop(name) for name in _DECODER}
         super()._set(values, attention, extra)
-        given["attention"] = self.attention
-        for name in self.chains:
+        for name in _DECODER:
             full = each(from_config(given[name]), partial(self._full, name))
             if name == "cross_attention":
                 _check_order(full, source)
@@ -97,7 +96,7 @@ class EncoderDecoderConfig(PretrainedConfig):
 
 def _check_order(cross: Any, source: str) -> None:
     """Rejects cross-attention whose maps read later target tokens, or warns."""
-    for one in cross if isinstance(cross, tuple) else (cross,):
+    for one in layers_of(cross):
         if isinstance(one.scope, Window):
             raise ConfigError(
                 f"{source}: cross_attention has the scope {one.scope!r}, which needs "

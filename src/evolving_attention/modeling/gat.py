@@ -17,6 +17,7 @@ from evolving_attention.attention import (
     Evolving,
     Spec,
 )
+from evolving_attention.attention.spec import layers_of
 from evolving_attention.data.graph import Graph, sparse_rows
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.interop.config_rules import Rules, check_rules
@@ -108,8 +109,7 @@ class GATConfig(PretrainedConfig):
                 )
         check_rules(values, source, _RULES)
         super()._set(values, attention, extra)
-        full = self._fulls()["attention"]
-        specs = full if isinstance(full, tuple) else (full,)
+        specs = layers_of(self._fulls()["attention"])
         for one in specs:
             if not isinstance(one.scope, (Edges, CustomScope)):
                 raise ConfigError(

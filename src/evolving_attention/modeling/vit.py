@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 import numpy as np
 
 from evolving_attention.attention import Evolving, RelativePositions2d
+from evolving_attention.attention.spec import layers_of
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError
 from evolving_attention.interop.config_rules import Rules, check_rules
@@ -122,8 +123,7 @@ class ViTConfig(ImageConfig):
 
     def _check_positions(self) -> None:
         """Rejects relative positions that would take a token for another patch."""
-        layers = self._fulls()["attention"]
-        for one in layers if isinstance(layers, tuple) else (layers,):
+        for one in layers_of(self._fulls()["attention"]):
             if not isinstance(one.bias, RelativePositions2d):
                 continue
             where, columns = f"{type(self).__name__}: {one.bias!r}", self.grid[1]

@@ -203,6 +203,11 @@ def series_flops(
         >>> found = series_flops(ea.EADCTransformerConfig(channels=24, max_length=144))
         >>> f"{found['total'] / 1e6:.0f} million operations"
         '217 million operations'
+        >>> evolving = ea.EADCTransformerConfig(
+        ...     channels=24, max_length=144, attention="evolving"
+        ... )
+        >>> f"{series_flops(evolving)['total'] / 1e6:.0f} million operations"
+        '336 million operations'
     """
     steps = config.max_length if steps is None else steps
     if not 1 <= steps <= config.max_length:

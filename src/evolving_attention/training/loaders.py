@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.data.collate import unused_keys
+from evolving_attention.data.collate import label_of, unused_keys
 from evolving_attention.data.features import LENGTH, tokenize_dataset
 from evolving_attention.data.loader import PackedLoader
 from evolving_attention.data.packed import Batch, PackedDataset
@@ -137,7 +137,7 @@ def _used(row: Any, own: str) -> Any:
 
 def _stack(own: str, rows: Rows) -> dict[str, Any]:
     """Makes a batch of rows that hold the model's own input, and perhaps a label."""
-    key = next((name for name in ("labels", "label") if name in rows[0]), None)
+    key = label_of(rows[0])
     batch: dict[str, Any] = {}
     for name, made in ((own, own), (key, "labels")):
         if name is None:

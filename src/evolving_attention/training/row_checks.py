@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.data.collate import IGNORED
+from evolving_attention.data.collate import IGNORED, LABELS
 from evolving_attention.data.packed import PackedDataset, PackedRows, each
 from evolving_attention.errors import InputError
 
 __all__ = ["checked", "limits_of"]
 
-_LABELS = ("labels", "label")
 _OPTIONS = {"input_ids": "vocab_size", "token_type_ids": "type_vocab_size"}
 _CLASSIFIER = "classification"  # the end of the heads of classifiers
 _LANGUAGE = ("masked_lm", "pretraining")
@@ -22,7 +21,7 @@ Limits = Mapping[str, tuple[int, str]]
 
 
 def limits_of(model: Any, own_loss: bool) -> Limits:
-    """Returns for each field of a row: its number of values, the option that sets it.
+    """Maps each checked field to its number of values and the option that sets it.
 
     Args:
         model: the model.
@@ -33,9 +32,9 @@ def limits_of(model: Any, own_loss: bool) -> Limits:
     scores = getattr(config, "num_labels", 1) == 1
     several = getattr(config, "problem_type", None) == "multi_label_classification"
     if own_loss and head in _LANGUAGE:
-        options |= dict.fromkeys(_LABELS, "vocab_size")
+        options |= dict.fromkeys(LABELS, "vocab_size")
     elif own_loss and head.endswith(_CLASSIFIER) and not scores and not several:
-        options |= dict.fromkeys(_LABELS, "num_labels")
+        options |= dict.fromkeys(LABELS, "num_labels")
     sizes = {name: getattr(config, option, None) for name, option in options.items()}
     return {n: (size, options[n]) for n, size in sizes.items() if type(size) is int}
 
@@ -43,8 +42,7 @@ def limits_of(model: Any, own_loss: bool) -> Limits:
 def checked(rows: Any, role: str, limits: Limits) -> Any:
     """Returns rows whose token ids and labels are in range.
 
-    The arrays of packed rows, and the rows of a list, are checked at once, those of
-    other sequences whenever they are read.
+    Packed rows and lists are checked at once, other sequences when they are read.
 
     Args:
         rows: rows with ``input_ids``; a data set that builds its own batches is only
@@ -66,7 +64,7 @@ def checked(rows: Any, role: str, limits: Limits) -> Any:
 
 
 class _Checked(Sequence[Any]):
-    """Rows that are checked when they are read; else the caller's data set."""
+    """Rows that are checked when they are read; all else is the data set's."""
 
     def __init__(self, rows: Any, role: str, limits: Limits) -> None:
         self.rows, self._role, self._limits = rows, role, limits
@@ -126,7 +124,7 @@ def _check_row(row: Any, place: str, limits: Limits) -> None:
         first = tuple(np.argwhere(wrong)[0])
         at = "".join(f"[{i}]" for i in first)
         remedy = "tokenise the texts with the tokenizer of the model"
-        if name in _LABELS:
+        if name in LABELS:
             remedy = "correct it, or leave the row out"
         raise InputError(
             f"Trainer: {place}: {name}{at} is {values[first]}, expected 0 to "
@@ -147,4 +145,4 @@ def _wrong(values: np.ndarray, name: str, size: int) -> np.ndarray:
     if values.dtype.kind == "f":
         return np.ones(values.shape, bool)
     wrong = (values < 0) | (values >= size)
-    return wrong & (values != IGNORED) if name in _LABELS else wrong
+    return wrong & (values != IGNORED) if name in LABELS else wrong

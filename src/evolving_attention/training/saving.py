@@ -17,7 +17,7 @@ from evolving_attention.training.callbacks import CallbackHandler, metric_key
 from evolving_attention.training.interrupts import InterruptGuard
 from evolving_attention.training.state import TrainerControl, TrainerState
 
-__all__ = ["Saver"]
+__all__ = ["NoSaver", "Saver"]
 
 
 class Saver:
@@ -176,3 +176,20 @@ class Saver:
             return
         durable.verify_directory(best)
         ckpt.load_model(model, pathlib.Path(best))
+
+
+class NoSaver(Saver):
+    """Writes no files, and keeps nothing after a signal."""
+
+    writes = False
+    told: str  # the error's text after the number of steps
+
+    def leave(
+        self, state: TrainerState, control: TrainerControl, guard: InterruptGuard
+    ) -> NoReturn:
+        """Raises Interrupted."""
+        raise Interrupted(
+            f"{guard.name} after step {state.global_step} of {state.max_steps}"
+            f"{self.told}",
+            guard.received or signal.SIGINT,
+        )
