@@ -54,7 +54,8 @@ class EncoderDecoderConfig(PretrainedConfig):
         self._complete(values)
         given = {name: values.pop(name) for name in _DECODER}
         super()._set(values, attention, extra)
-        for name in _DECODER:
+        given["attention"] = self.attention
+        for name in self.chains:
             full = each(from_config(given[name]), partial(self._full, name))
             if name == "cross_attention":
                 _check_order(full, source)
