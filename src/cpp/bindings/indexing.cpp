@@ -48,12 +48,7 @@ Var row(const Var& x, int axis, std::int64_t i) {
     throw py::index_error(format("[index] {} is out of range for {} {}", i, n,
                                  axis == 0 ? "rows" : "elements of the axis"));
   }
-  const std::int64_t at = i < 0 ? i + n : i;
-  Shape rest;
-  for (int a = 0; a < x.rank(); ++a) {
-    if (a != axis) rest.append(x.shape()[a]);
-  }
-  return reshape(slice(x, axis, at, at + 1), rest);
+  return entry(x, axis, i < 0 ? i + n : i);
 }
 
 // Whether the key has only integers and slices of step 1 for the first axes,

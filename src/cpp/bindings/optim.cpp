@@ -181,9 +181,6 @@ void bind_optim(py::module_& m) {
           },
           py::arg("grad_scale") = 1.0, py::arg("scale") = py::none(), Release())
       .def(
-          "zero_grad", [](Grouped& self) { self.optimizer->zero_grad(); },
-          Release())
-      .def(
           "state_dict", &state_dict,
           "step, and per parameter i that is not frozen its moments (exp_avg.i "
           "and exp_avg_sq.i, or SGD's momentum_buffer.i) and, for bfloat16, "

@@ -1,11 +1,8 @@
 // Tensor methods that sort along an axis.
 #include "ops/ordering.h"
 
-#include <string>
-
 #include "bindings/ops.h"
 #include "bindings/tensor.h"
-#include "runtime/check.h"
 
 namespace ea {
 
@@ -75,8 +72,8 @@ constexpr const char* kTopK =
 
     values[..., j, ...] = x[..., indices[..., j, ...], ...], the largest first
 
-Of equal elements the first come first; NaN counts as the largest value. The gradient
-goes back to the elements that were taken.
+Equal elements keep their order; NaN counts as the largest value. The gradient goes back
+to the elements that were taken.
 
 Args:
     k: the number of elements, at most the size of the axis.
@@ -112,8 +109,10 @@ void bind_ordering(py::class_<Var>& c) {
           "argsort",
           [](const Var& x, const AxisArgument& axis, bool descending,
              const AxisArgument& dim) {
-            return Var(
-                sorted_along("argsort", x, axis, dim, descending).indices);
+            const py::gil_scoped_release release;
+            const int a = axis_of(axis, dim).value_or(-1);
+            return Var(to_device(order_of("argsort", x.data(), a, descending),
+                                 x.device()));
           },
           py::arg("axis") = py::none(), py::arg("descending") = false,
           py::kw_only(), py::arg("dim") = py::none(), kArgSort)

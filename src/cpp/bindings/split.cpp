@@ -1,6 +1,4 @@
 // Tensor methods that split an axis into parts.
-#include <string>
-
 #include "bindings/ops.h"
 #include "bindings/tensor.h"
 #include "ops/shape_ops.h"
@@ -34,7 +32,8 @@ Parts parts_of(const Var& x, int axis, const std::vector<std::int64_t>& sizes) {
   return py::tuple(py::cast(parts));
 }
 
-// Returns the sizes of parts of n elements that have `size` each, but the last.
+// Returns the sizes of the parts of n elements: `size` each, the last one may
+// be smaller.
 std::vector<std::int64_t> equal_parts(std::int64_t n, std::int64_t size) {
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(n / size), size);
   if (n % size != 0 || n == 0) sizes.push_back(n % size);
@@ -84,15 +83,11 @@ Parts chunk(const Var& x, Whole<"chunk: chunks"> chunks,
 
 Parts unbind(const Var& x, const AxisArgument& axis, const AxisArgument& dim) {
   const int a = axis_to_split("unbind", x, axis, dim);
-  Shape shape;
-  for (int i = 0; i < x.rank(); ++i) {
-    if (i != a) shape.append(x.dim(i));
-  }
   std::vector<Var> parts;
   {
     const py::gil_scoped_release release;
     for (std::int64_t i = 0; i < x.dim(a); ++i) {
-      parts.push_back(reshape(slice(x, a, i, i + 1), shape));
+      parts.push_back(entry(x, a, i));
     }
   }
   return py::tuple(py::cast(parts));

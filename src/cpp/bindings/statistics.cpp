@@ -1,11 +1,10 @@
-// Statistics, products and running sums of tensors, and sums of exponentials.
+// Statistics of tensors, and sums of exponentials.
 #include "ops/statistics.h"
 
 #include <string>
 
 #include "bindings/ops.h"
 #include "bindings/tensor.h"
-#include "ops/accumulate.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -14,8 +13,8 @@ namespace {
 
 using Correction = std::optional<double>;
 
-// Returns the correction, given under PyTorch's name or its older one, or under
-// NumPy's: np.var(tensor) passes ddof=0.
+// Returns the correction, which callers name correction or unbiased (PyTorch)
+// or ddof (NumPy): np.var(tensor) passes ddof=0.
 double correction_of(const char* op, const Correction& correction,
                      std::optional<bool> unbiased, const Correction& ddof) {
   EA_CHECK_AS(ConfigError, !!correction + !!unbiased + !!ddof <= 1, op,
@@ -83,11 +82,6 @@ Example:
       doc.c_str());
 }
 
-Var spread_of_square(const Var& x, std::optional<int> axis, bool keepdims,
-                     double correction) {
-  return variance(x, axis, keepdims, correction);
-}
-
 void bind_norm(py::class_<Var>& c) {
   c.def(
       "norm",
@@ -125,77 +119,6 @@ Example:
     >>> from evolving_attention import Tensor
     >>> Tensor([3.0, -4.0]).norm().item(), Tensor([3.0, -4.0]).norm(1).item()
     (5.0, 7.0))");
-}
-
-void bind_accumulations(py::class_<Var>& c) {
-  c.def(
-       "prod",
-       [](const Var& x, const AxesArgument& axis, bool keepdims,
-          const AxesArgument& dim, bool keepdim, const py::object& dtype,
-          const py::object& out) {
-         check_unused(dtype, "dtype");
-         check_unused(out, "out");
-         return over_joined(&prod, x, axis, dim, keepdims || keepdim);
-       },
-       py::arg("axis") = py::none(), py::arg("keepdims") = false, py::kw_only(),
-       py::arg("dim") = py::none(), py::arg("keepdim") = false,
-       py::arg("dtype") = py::none(), py::arg("out") = py::none(), Release(),
-       R"(Multiplies elements over one axis, several or all.
-
-    y[...] = product of x[..., i, ...] over i
-
-The gradient of an element is the product of the others, also where elements are 0.
-
-Args:
-    axis, dim: the axis, or several; negative numbers count from the last; None: all.
-    keepdims, keepdim: keep the axes with size 1.
-    dtype, out: None, as np.prod(tensor) hands them over.
-
-Returns:
-    Tensor in the type of x, without the axes; of all elements a 0-d one, of no elements
-    1. Integers have products of int64.
-
-Raises:
-    ShapeError: there is no such axis.
-    ConfigError: axis and dim are both given, an axis stands twice, or dtype or out is
-        not None.
-
-Example:
-    >>> from evolving_attention import Tensor
-    >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).prod(axis=1).tolist()
-    [2.0, 12.0])")
-      .def(
-          "cumsum",
-          [](const Var& x, const AxisArgument& axis, const AxisArgument& dim,
-             const py::object& dtype, const py::object& out) {
-            check_unused(dtype, "dtype");
-            check_unused(out, "out");
-            return cumsum(x, axis_of(axis, dim));
-          },
-          py::arg("axis") = py::none(), py::kw_only(),
-          py::arg("dim") = py::none(), py::arg("dtype") = py::none(),
-          py::arg("out") = py::none(), Release(),
-          R"(Sums the elements up to each place along an axis.
-
-    y[..., k, ...] = sum of x[..., i, ...] over i <= k
-
-Args:
-    axis, dim: the axis; negative numbers count from the last; None: all elements, in
-        row-major order.
-    dtype, out: None, as np.cumsum(tensor) hands them over.
-
-Returns:
-    Tensor in the shape and type of x; without an axis one of all elements. Integers
-    have sums of int64.
-
-Raises:
-    ShapeError: there is no such axis.
-    ConfigError: axis and dim are both given, or dtype or out is not None.
-
-Example:
-    >>> from evolving_attention import Tensor
-    >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).cumsum(-1).tolist()
-    [[1.0, 3.0], [3.0, 7.0]])");
 }
 
 Var log_softmax_along(const Var& x, const AxisArgument& axis,
@@ -278,11 +201,11 @@ void bind_log_sums(py::module_* m, py::class_<Var>* c) {
 }
 
 void bind_statistics(py::class_<Var>& c) {
-  bind_spread<spread_of_square>(
-      c, "var", R"(Computes the variance over one axis, several or all.
+  bind_spread<variance>(c, "var",
+                        R"(Computes the variance over one axis, several or all.
 
     y[...] = sum of (x[..., i, ...] - mean)^2 over i, divided by n - correction)",
-      R"(x.var().item(), x.var(correction=0).item()
+                        R"(x.var().item(), x.var(correction=0).item()
     (2.5, 2.0))");
   bind_spread<deviation>(
       c, "std",
@@ -294,7 +217,6 @@ The derivative at 0 is 0.)",
       R"(round(x.std().item(), 4), round(x.std(correction=0).item(), 4)
     (1.5811, 1.4142))");
   bind_norm(c);
-  bind_accumulations(c);
 }
 
 }  // namespace ea

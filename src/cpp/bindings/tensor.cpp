@@ -328,51 +328,56 @@ std::optional<int> axis_of(const AxisArgument& axis, const AxisArgument& dim) {
   return narrow(given->value);
 }
 
-Var over_axes(AxisReduction reduction, const Var& x, const AxesArgument& axis,
-              const AxesArgument& dim, bool keepdims) {
-  const AxesArgument& given = only_one(axis, dim);
+// Reduces one axis or all elements by `reduction`, and a list of axes, from the
+// last to the first, by `several`.
+template <typename Reduction, typename Several>
+Var reduced(const Reduction& reduction, const Var& x, const AxesArgument& given,
+            bool keepdims, const Several& several) {
   if (!given) return reduction(x, {}, keepdims);
   if (const auto* single = std::get_if<Whole<"axis">>(&*given)) {
     return reduction(x, narrow(single->value), keepdims);
   }
-  const std::vector<int> axes =
-      axes_from_last(std::get<std::vector<Whole<"axis">>>(*given), x.rank());
-  if (axes.empty()) return copied(x);
-  // Rounds once: between two axes, sums are kept in float32.
-  const bool narrow_sums = x.dtype() == DType::bf16 && axes.size() > 1;
-  Var y = narrow_sums ? cast(x, DType::f32) : x;
-  for (const int a : axes) y = reduction(y, a, keepdims);
-  return narrow_sums ? cast(y, DType::bf16) : y;
+  return several(
+      axes_from_last(std::get<std::vector<Whole<"axis">>>(*given), x.rank()));
+}
+
+Var over_axes(AxisReduction reduction, const Var& x, const AxesArgument& axis,
+              const AxesArgument& dim, bool keepdims) {
+  const auto one_by_one = [&](const std::vector<int>& axes) {
+    if (axes.empty()) return copied(x);
+    // Rounds once: between two axes, sums are kept in float32.
+    const bool narrow_sums = x.dtype() == DType::bf16 && axes.size() > 1;
+    Var y = narrow_sums ? cast(x, DType::f32) : x;
+    for (const int a : axes) y = reduction(y, a, keepdims);
+    return narrow_sums ? cast(y, DType::bf16) : y;
+  };
+  return reduced(reduction, x, only_one(axis, dim), keepdims, one_by_one);
 }
 
 Var over_joined(const JoinedReduction& reduction, const Var& x,
                 const AxesArgument& axis, const AxesArgument& dim,
                 bool keepdims) {
-  const AxesArgument& given = only_one(axis, dim);
-  if (!given) return reduction(x, {}, keepdims);
-  if (const auto* single = std::get_if<Whole<"axis">>(&*given)) {
-    return reduction(x, narrow(single->value), keepdims);
-  }
-  const std::vector<int> axes =
-      axes_from_last(std::get<std::vector<Whole<"axis">>>(*given), x.rank());
-  std::vector<int> order;  // the others first
-  Shape dropped, kept;
-  std::int64_t joined = 1;
-  for (int a = 0; a < x.rank(); ++a) {
-    const bool reduced = std::find(axes.begin(), axes.end(), a) != axes.end();
-    kept.append(reduced ? 1 : x.dim(a));
-    if (reduced) {
-      joined *= x.dim(a);
-      continue;
+  const auto joined = [&](const std::vector<int>& axes) {
+    std::vector<int> order;  // the others first
+    Shape dropped, kept;
+    std::int64_t size = 1;
+    for (int a = 0; a < x.rank(); ++a) {
+      const bool joins = std::find(axes.begin(), axes.end(), a) != axes.end();
+      kept.append(joins ? 1 : x.dim(a));
+      if (joins) {
+        size *= x.dim(a);
+        continue;
+      }
+      order.push_back(a);
+      dropped.append(x.dim(a));
     }
-    order.push_back(a);
-    dropped.append(x.dim(a));
-  }
-  Shape matrix = dropped;
-  matrix.append(joined);
-  order.insert(order.end(), axes.begin(), axes.end());
-  return reshape(reduction(reshape(permute(x, order), matrix), -1, false),
-                 keepdims ? kept : dropped);
+    Shape matrix = dropped;
+    matrix.append(size);
+    order.insert(order.end(), axes.begin(), axes.end());
+    return reshape(reduction(reshape(permute(x, order), matrix), -1, false),
+                   keepdims ? kept : dropped);
+  };
+  return reduced(reduction, x, only_one(axis, dim), keepdims, joined);
 }
 
 void check_unused(const py::object& word, const char* name) {
@@ -436,6 +441,7 @@ void bind_tensor(py::module_& m) {
   bind_softmax(nullptr, &c);
   bind_log_sums(nullptr, &c);
   bind_statistics(c);
+  bind_accumulate(c);
   bind_ordering(c);
   bind_conversions(c);
   bind_masks(c);

@@ -22,6 +22,7 @@ void bind_selections(py::class_<Var>& tensor);
 void bind_shapes(py::class_<Var>& tensor);
 void bind_split(py::class_<Var>& tensor);
 void bind_statistics(py::class_<Var>& tensor);
+void bind_accumulate(py::class_<Var>& tensor);
 void bind_ordering(py::class_<Var>& tensor);
 void bind_pointwise_methods(py::class_<Var>& tensor);
 void bind_conversions(py::class_<Var>& tensor);
@@ -46,8 +47,8 @@ using AxisReduction = Var (*)(const Var&, std::optional<int>, bool);
 Var over_axes(AxisReduction reduction, const Var& x, const AxesArgument& axis,
               const AxesArgument& dim, bool keepdims);
 
-// Reduces x by a function of one axis or of all elements: several axes are
-// joined to one first. Axes and errors as in over_axes().
+// Reduces x over one axis or all elements; several axes are merged into one
+// first. Axes and errors are those of over_axes().
 using JoinedReduction =
     std::function<Var(const Var&, std::optional<int>, bool)>;
 Var over_joined(const JoinedReduction& reduction, const Var& x,

@@ -24,7 +24,7 @@ struct CachedMaps {
   TensorView previous, weight, bias, map_rows;
   InOut maps;  // the new rows are written
   Output carry;
-  EvolveCoefficients c = {0, 0, 0, 1, 0};
+  EvolveCoefficients c = kVanillaStep;
   MapShift shift = {};
   double softmax_scale = 1.0;
 

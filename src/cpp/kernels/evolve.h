@@ -11,6 +11,8 @@ namespace ea {
 struct EvolveCoefficients {
   double a, b, p, s, w;
 };
+// L = S: every layer's maps are its own.
+inline constexpr EvolveCoefficients kVanillaStep{0, 0, 0, 1, 0};
 
 // M: carried map of the previous layer (undefined if a = p = 0). S: scores of
 // this layer. Conv: the convolution of kernels/map_conv.h with its bias and

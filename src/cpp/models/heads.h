@@ -17,7 +17,7 @@ Var row_loss(const Var& logits, const Tensor& labels, double label_smoothing,
 // row_loss() for a task of sequences.
 Var sequence_loss(const Var& logits, const TextInputs& inputs);
 
-// What differs between the language models of the families.
+// Differences between the language models of the families.
 struct LanguageModelDesign {
   TextFamily family;
   const char* head;  // its parameter name, and those of its inner modules

@@ -5,21 +5,18 @@
 
 #include "autograd/node.h"
 #include "ops/arithmetic.h"
+#include "ops/host_values.h"
 #include "ops/shape_ops.h"
 
 namespace ea {
 
 namespace {
 
-Tensor integers_of(const Tensor& x) {
-  return contiguous(cast(to_device(x, kCpu), DType::i64));
-}
-
 // Combines int64 along n, from `first`; x is [outer, n, inner].
 template <typename Combine>
 Tensor combined(const Tensor& x, const Extent& e, double first,
                 Combine combine) {
-  const Tensor values = integers_of(x);
+  const Tensor values = host_values(x, DType::i64);
   const Tensor y = full({e.outer, e.inner}, DType::i64, first);
   // Unsigned, for which overflow is defined.
   const auto* row = values.data<std::uint64_t>();
@@ -34,7 +31,7 @@ Tensor combined(const Tensor& x, const Extent& e, double first,
   return to_device(y, x.device());
 }
 
-// Adds each row to the next along n, in place, or to the one before it.
+// Computes running sums along n in place; `backwards` starts at the last row.
 template <typename T>
 void run_sums(const Tensor& y, const Extent& e, bool backwards) {
   T* values = y.data<T>();
@@ -48,12 +45,14 @@ void run_sums(const Tensor& y, const Extent& e, bool backwards) {
 }
 
 Tensor running_sums(const Tensor& x, const Extent& e, bool backwards) {
-  if (!is_floating(x.dtype())) {
-    const Tensor y = clone(integers_of(x));
+  const DType wide = is_floating(x.dtype()) ? DType::f64 : DType::i64;
+  const Tensor values = host_values(x, wide);
+  const Tensor y =
+      x.dtype() == wide ? clone(values) : values;  // its own memory
+  if (wide == DType::i64) {
     run_sums<std::uint64_t>(y, e, backwards);
     return to_device(y, x.device());
   }
-  const Tensor y = clone(cast(to_device(x, kCpu), DType::f64));
   run_sums<double>(y, e, backwards);
   return to_device(cast(y, x.dtype()), x.device());
 }

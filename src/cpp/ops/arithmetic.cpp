@@ -11,6 +11,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/reduce.h"
 #include "kernels/registry.h"
+#include "ops/host_values.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -92,10 +93,8 @@ struct Division {
 template <typename T>
 Division floored(const char* op, const Tensor& a, const Tensor& b, DType wide) {
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), op);
-  const auto values = [&](const Tensor& t) {
-    return contiguous(expand_view(cast(to_device(t, kCpu), wide), shape));
-  };
-  const Tensor left = values(a), right = values(b);
+  const Tensor left = host_values(a, shape, wide);
+  const Tensor right = host_values(b, shape, wide);
   const Division y{empty(shape, wide), empty(shape, wide)};
   const T* divisors = right.data<T>();
   EA_CHECK_AS(InputError,

@@ -5,6 +5,7 @@
 
 #include "kernels/cached_attention.h"
 #include "kernels/registry.h"
+#include "ops/map_conv.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -50,10 +51,7 @@ void check_evolving(const CachedEvolving& e, DType dtype, std::int64_t heads,
   check_type("maps", e.maps, dtype);
   check_type("weight", e.weight, dtype);
   check_type("bias", e.bias, dtype);
-  EA_CHECK_AS(
-      ConfigError, e.shift.down >= 0 && e.shift.right >= 0, kOp,
-      "shift ({}, {}) goes up or left; expected two numbers of 0 or more",
-      e.shift.down, e.shift.right);
+  check_shift(kOp, e.shift);
   EA_CHECK(
       !e.previous.defined() || e.previous.numel() == heads * offsets.back(),
       kOp, "previous has {} cells, expected {} heads of {} keys",

@@ -12,7 +12,7 @@ namespace ea {
 // Inputs of the evolving step, see kernels/cached_attention.h; tensors may be
 // undefined. `maps` is written.
 struct CachedEvolving {
-  EvolveCoefficients c = {0, 0, 0, 1, 0};
+  EvolveCoefficients c = kVanillaStep;
   double softmax_scale = 1.0;
   MapShift shift = {};
   Tensor previous = {}, weight = {}, bias = {}, maps = {};

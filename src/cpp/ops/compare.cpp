@@ -4,16 +4,12 @@
 #include <functional>
 
 #include "ops/extent.h"
+#include "ops/host_values.h"
 #include "runtime/check.h"
 
 namespace ea {
 
 namespace {
-
-// Returns t as `dtype`, broadcast to `shape`, row-major on the host.
-Tensor values_of(const Tensor& t, const Shape& shape, DType dtype) {
-  return contiguous(expand_view(cast(to_device(t, kCpu), dtype), shape));
-}
 
 template <typename T, typename Holds>
 void fill(const Tensor& a, const Tensor& b, const Tensor& y, Holds holds) {
@@ -73,9 +69,10 @@ Tensor extremes(const char* op, const Tensor& x, std::optional<int> axis,
   const Shape shape = keepdims ? e.kept : e.dropped;
   const Tensor places = empty(shape, DType::i64);
   if (is_floating(x.dtype())) {
-    find_extremes<double>(values_of(x, x.shape(), DType::f64), e, sign, places);
+    find_extremes<double>(host_values(x, x.shape(), DType::f64), e, sign,
+                          places);
   } else {
-    find_extremes<std::int64_t>(values_of(x, x.shape(), DType::i64), e, sign,
+    find_extremes<std::int64_t>(host_values(x, x.shape(), DType::i64), e, sign,
                                 places);
   }
   return to_device(places, x.device());
@@ -87,8 +84,8 @@ Tensor compare(Comparison op, const Tensor& a, const Tensor& b) {
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), "compare");
   const bool floats = is_floating(a.dtype()) || is_floating(b.dtype());
   const DType dtype = floats ? DType::f64 : DType::i64;
-  const Tensor left = values_of(a, shape, dtype);
-  const Tensor right = values_of(b, shape, dtype);
+  const Tensor left = host_values(a, shape, dtype);
+  const Tensor right = host_values(b, shape, dtype);
   const Tensor y = empty(shape, DType::u8);
   if (floats) {
     fill<double>(op, left, right, y);
@@ -106,8 +103,8 @@ Tensor combine(Logic op, const Tensor& a, const Tensor& b) {
                 a.dtype(), b.dtype());
   }
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), "mask");
-  const Tensor left = values_of(a, shape, DType::u8);
-  const Tensor right = values_of(b, shape, DType::u8);
+  const Tensor left = host_values(a, shape, DType::u8);
+  const Tensor right = host_values(b, shape, DType::u8);
   const Tensor y = empty(shape, DType::u8);
   switch (op) {
     case Logic::both:

@@ -7,9 +7,6 @@
 
 namespace ea {
 
-// L = S: every layer's maps are its own.
-inline constexpr EvolveCoefficients kVanillaStep{0, 0, 0, 1, 0};
-
 // Runs one fused kernel. `previous` may be undefined where a = p = 0. Without a
 // convolution (w = 0), weight and bias are undefined and L = p M + s S; if that
 // is just S, returns the scores themselves. `shift` moves the result of the

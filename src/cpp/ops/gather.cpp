@@ -7,6 +7,7 @@
 #include "autograd/node.h"
 #include "kernels/gather.h"
 #include "kernels/registry.h"
+#include "ops/shape_ops.h"
 #include "runtime/check.h"
 #include "runtime/fast_paths.h"
 
@@ -105,6 +106,16 @@ Var gather_rows(const Var& x, const Tensor& index) {
   const Tensor i = to_device(contiguous(index), kCpu);
   check_range("gather_rows", "index", i, -1, x.dim(0));
   return gather("gather_rows", x, i, -1);
+}
+
+Var gather_along(const Var& x, const Extent& e, const Tensor& index) {
+  const Tensor at = clone(to_device(index, kCpu));  // row-major positions in x
+  auto* place = at.data<std::int64_t>();
+  const std::int64_t each = e.outer == 0 ? 0 : at.numel() / e.outer;
+  for (std::int64_t p = 0; p < at.numel(); ++p) {
+    place[p] = (p / each * e.n + place[p]) * e.inner + p % e.inner;
+  }
+  return gather_rows(reshape(x, {x.numel()}), at);
 }
 
 Var embedding(const Var& weight, const Tensor& ids, std::string_view what,

@@ -27,12 +27,16 @@ void check_map_weight(const char* op, const Var& weight, const Var& bias,
               maps, weight.dtype(), bias.dtype());
 }
 
-MapShift checked_shift(const char* op, const MapShift& shift,
-                       const PackingPtr& packing) {
+void check_shift(const char* op, const MapShift& shift) {
   EA_CHECK_AS(
       ConfigError, shift.down >= 0 && shift.right >= 0, op,
       "shift ({}, {}) goes up or left; expected two numbers of 0 or more",
       shift.down, shift.right);
+}
+
+MapShift checked_shift(const char* op, const MapShift& shift,
+                       const PackingPtr& packing) {
+  check_shift(op, shift);
   return {std::min(shift.down, packing->longest_query()),
           std::min(shift.right, packing->longest_key())};
 }

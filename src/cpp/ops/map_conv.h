@@ -18,8 +18,9 @@ Var map_conv(const Var& x, const Var& weight, const Var& bias,
 void check_map_weight(const char* op, const Var& weight, const Var& bias,
                       std::int64_t heads, DType maps);
 
-// Returns the shift, limited to the size of the largest map. Throws ConfigError
-// unless it goes down and right.
+// Throws ConfigError unless the shift goes down and right.
+void check_shift(const char* op, const MapShift& shift);
+// Returns the checked shift, limited to the size of the largest map.
 MapShift checked_shift(const char* op, const MapShift& shift,
                        const PackingPtr& packing);
 

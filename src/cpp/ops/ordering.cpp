@@ -7,9 +7,8 @@
 
 #include "ops/extent.h"
 #include "ops/gather.h"
-#include "ops/shape_ops.h"
+#include "ops/host_values.h"
 #include "runtime/check.h"
-#include "runtime/threads.h"
 
 namespace ea {
 
@@ -25,31 +24,26 @@ void find_order(const Tensor& x, const Extent& e, bool descending,
   const auto less = [](T a, T b) {  // only NaN differs from itself
     return a < b || (b != b && a == a);
   };
-  parallel_chunks(e.outer * e.inner, 1, [&](std::int64_t row, std::int64_t) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(e.n));
+  for (std::int64_t row = 0; row < e.outer * e.inner; ++row) {
     const std::int64_t o = row / e.inner, i = row % e.inner;
     const T* column = values + o * e.n * e.inner + i;
-    const auto before = [&](std::int64_t a, std::int64_t b) {
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
       const T u = column[a * e.inner], v = column[b * e.inner];
       if (less(u, v)) return !descending;
       if (less(v, u)) return descending;
       return a < b;
-    };
-    std::vector<std::int64_t> order(static_cast<std::size_t>(e.n));
-    std::iota(order.begin(), order.end(), 0);
-    if (k == e.n) {
-      std::sort(order.begin(), order.end(), before);
-    } else {
-      std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
-    }
+    });
     for (std::int64_t j = 0; j < k; ++j) {
       out[(o * k + j) * e.inner + i] = order[static_cast<std::size_t>(j)];
     }
-  });
+  }
 }
 
 }  // namespace
 
-Ordered ordered(const char* op, const Var& x, int axis, bool descending,
+Tensor order_of(const char* op, const Tensor& x, int axis, bool descending,
                 std::optional<std::int64_t> k) {
   const int a = normalize_axis(axis, x.rank(), op);
   const Extent e = extent_of(x.shape(), a, op);
@@ -60,20 +54,20 @@ Ordered ordered(const char* op, const Var& x, int axis, bool descending,
   Shape shape = x.shape();
   shape[a] = count;
   const Tensor places = empty(shape, DType::i64);
-  const Tensor host = contiguous(to_device(x.data(), kCpu));
   if (is_floating(x.dtype())) {
-    find_order<double>(cast(host, DType::f64), e, descending, count, places);
+    find_order<double>(host_values(x, DType::f64), e, descending, count,
+                       places);
   } else {
-    find_order<std::int64_t>(cast(host, DType::i64), e, descending, count,
+    find_order<std::int64_t>(host_values(x, DType::i64), e, descending, count,
                              places);
   }
-  const Tensor flat = clone(places);  // row-major positions in x
-  auto* at = flat.data<std::int64_t>();
-  for (std::int64_t p = 0; p < flat.numel(); ++p) {
-    const std::int64_t o = p / (count * e.inner);
-    at[p] = (o * e.n + at[p]) * e.inner + p % e.inner;
-  }
-  return {gather_rows(reshape(x, {x.numel()}), flat),
+  return places;
+}
+
+Ordered ordered(const char* op, const Var& x, int axis, bool descending,
+                std::optional<std::int64_t> k) {
+  const Tensor places = order_of(op, x.data(), axis, descending, k);
+  return {gather_along(x, extent_of(x.shape(), axis, op), places),
           to_device(places, x.device())};
 }
 

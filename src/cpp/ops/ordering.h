@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <utility>
 
 #include "autograd/var.h"
 
@@ -14,9 +13,12 @@ struct Ordered {
   Tensor indices;  // int64, along the axis, on the device of the values
 };
 
-// Takes the first k elements along the axis in ascending or descending order;
-// without k all. Equal elements keep their order, NaN counts as the largest
-// value. The gradient goes to the elements taken. Synchronises with the device.
+// Finds the first k elements along the axis in ascending or descending order,
+// without k all: int64 indices along the axis, on the CPU. Equal elements keep
+// their order, NaN counts as the largest value. Synchronises with the device.
+Tensor order_of(const char* op, const Tensor& x, int axis, bool descending,
+                std::optional<std::int64_t> k = {});
+// Takes the elements that order_of() finds; the gradient goes to them.
 Ordered ordered(const char* op, const Var& x, int axis, bool descending,
                 std::optional<std::int64_t> k = {});
 

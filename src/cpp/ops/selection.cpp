@@ -2,7 +2,9 @@
 #include "ops/selection.h"
 
 #include <cmath>
+#include <cstdint>
 #include <numeric>
+#include <utility>
 
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
@@ -33,13 +35,7 @@ Tensor expanded(const Tensor& t, const Shape& shape) {
 Var taken(const Var& x, const Tensor& found, std::optional<int> axis,
           bool keepdims, const char* op) {
   const Extent e = extent_of(x.shape(), axis, op);
-  const Tensor at = clone(to_device(found, kCpu));
-  auto* place = at.data<std::int64_t>();
-  for (std::int64_t row = 0; row < at.numel(); ++row) {
-    const std::int64_t o = row / e.inner, i = row % e.inner;
-    place[row] = (o * e.n + place[row]) * e.inner + i;
-  }
-  return reshape(gather_rows(flat(x), at), keepdims ? e.kept : e.dropped);
+  return reshape(gather_along(x, e, found), keepdims ? e.kept : e.dropped);
 }
 
 // Smallest and largest number of an integer type, the latter rounded down to a

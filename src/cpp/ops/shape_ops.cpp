@@ -2,6 +2,7 @@
 #include "ops/shape_ops.h"
 
 #include "autograd/node.h"
+#include "ops/extent.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -82,6 +83,11 @@ Var slice(const Var& x, int axis, std::int64_t begin, std::int64_t end) {
                   copy_into(dy, slice_view(dx, axis, begin, end));
                   return Node::Gradients{dx};
                 });
+}
+
+Var entry(const Var& x, int axis, std::int64_t i) {
+  const Extent e = extent_of(x.shape(), axis, "slice");
+  return reshape(slice(x, axis, i, i + 1), e.dropped);
 }
 
 Var concat(const std::vector<Var>& xs, int axis) {

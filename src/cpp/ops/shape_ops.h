@@ -17,6 +17,8 @@ Var permute(const Var& x, const std::vector<int>& axes,
 Var copied(const Var& x);
 // Returns x[..., begin:end, ...] along an axis.
 Var slice(const Var& x, int axis, std::int64_t begin, std::int64_t end);
+// Returns x[..., i, ...] without the axis, 0 <= i < x.dim(axis).
+Var entry(const Var& x, int axis, std::int64_t i);
 // Concatenates tensors whose shapes are equal except along `axis`.
 Var concat(const std::vector<Var>& xs, int axis);
 

@@ -48,31 +48,37 @@ Var largest(const Var& x, std::optional<int> axis, const char* op) {
   return max(Var(x.data()), axis, true);
 }
 
-}  // namespace
-
-Var variance(const Var& x, std::optional<int> axis, bool keepdims,
-             double correction, const char* op) {
+// Computes the variance of x, whose type has enough digits; errors name `op`.
+Var spread(const Var& x, std::optional<int> axis, bool keepdims,
+           double correction, const char* op) {
   const std::int64_t n = extent_of(x.shape(), axis, op).n;
   const double divisor = static_cast<double>(n) - correction;
   EA_CHECK(divisor > 0, op,
            "{} elements less a correction of {} give the divisor {}; expected "
            "more elements, or correction=0 (shape {})",
            n, correction, divisor, x.shape());
+  // The gradient of the mean m is 0, for sum (x - m) = 0: m is a constant.
+  // The second pass removes the rounding error of the first mean.
+  Var centred = x;
+  for (int pass = 0; pass < 2; ++pass) {
+    centred = sub(centred, mean(Var(centred.data()), axis, true));
+  }
+  return scale(sum(mul(centred, centred), axis, keepdims), 1.0 / divisor);
+}
+
+}  // namespace
+
+Var variance(const Var& x, std::optional<int> axis, bool keepdims,
+             double correction) {
   return rounded_once(x, [&](const Var& wide) {
-    // The gradient of the mean m is 0, for sum (x - m) = 0: m is a constant.
-    // The second pass removes the rounding error of the first mean.
-    Var centred = wide;
-    for (int pass = 0; pass < 2; ++pass) {
-      centred = sub(centred, mean(Var(centred.data()), axis, true));
-    }
-    return scale(sum(mul(centred, centred), axis, keepdims), 1.0 / divisor);
+    return spread(wide, axis, keepdims, correction, "var");
   });
 }
 
 Var deviation(const Var& x, std::optional<int> axis, bool keepdims,
               double correction) {
   return rounded_once(x, [&](const Var& wide) {
-    return root(variance(wide, axis, keepdims, correction, "std"));
+    return root(spread(wide, axis, keepdims, correction, "std"));
   });
 }
 

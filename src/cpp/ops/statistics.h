@@ -9,9 +9,9 @@
 
 namespace ea {
 
-// sum (x - mean)^2 / (n - correction); errors name `op`.
+// sum (x - mean)^2 / (n - correction)
 Var variance(const Var& x, std::optional<int> axis, bool keepdims,
-             double correction, const char* op = "var");
+             double correction);
 // Square root of variance(), with derivative 0 at 0.
 Var deviation(const Var& x, std::optional<int> axis, bool keepdims,
               double correction);

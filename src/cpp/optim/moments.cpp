@@ -58,7 +58,7 @@ void follow_writes(const Tensor& param, Tensor& master) {
 void MomentOptimizer::make_state(Slot& slot) const {
   const Device device = slot.param.device();
   const DType dtype = slot.param.dtype();
-  const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const DType wide = wide_type(dtype);
   for (std::size_t k = 0; k < moments_.size(); ++k) {
     Tensor& moment = slot.moments[k];  // may be on the parameter's old device
     moment = slot.made ? to_device(moment, device)
@@ -127,10 +127,6 @@ void MomentOptimizer::step(double grad_scale, const Tensor& scale) {
     storage->note_write();
     slot->writes = storage->writes();
   }
-}
-
-void MomentOptimizer::zero_grad() {
-  for (Slot& slot : slots_) slot.param.set_grad({});
 }
 
 }  // namespace ea

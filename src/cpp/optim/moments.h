@@ -38,7 +38,6 @@ class MomentOptimizer {
   // given: one float64 number on the parameters' device. If `scale` is not
   // finite, only the step counts change.
   void step(double grad_scale = 1.0, const Tensor& scale = {});
-  void zero_grad();
   const char* name() const { return name_; }
   std::int64_t steps_done() const { return step_; }
   void set_steps_done(std::int64_t step) { step_ = step; }

@@ -812,7 +812,7 @@ class Tensor:
         out: typing.Any = None,
     ) -> Tensor:
         """
-        Sums the elements up to each place along an axis.
+        Computes the cumulative sum along an axis.
 
             y[..., k, ...] = sum of x[..., i, ...] over i <= k
 
@@ -1706,8 +1706,8 @@ class Tensor:
 
             values[..., j, ...] = x[..., indices[..., j, ...], ...], the largest first
 
-        Of equal elements the first come first; NaN counts as the largest value. The gradient
-        goes back to the elements that were taken.
+        Equal elements keep their order; NaN counts as the largest value. The gradient goes back
+        to the elements that were taken.
 
         Args:
             k: the number of elements, at most the size of the axis.
@@ -2564,7 +2564,6 @@ class MomentOptimizer:
         grad_scale: typing.SupportsFloat | typing.SupportsIndex = 1.0,
         scale: Tensor | None = None,
     ) -> None: ...
-    def zero_grad(self) -> None: ...
 
 class Adam(MomentOptimizer):
     """

@@ -34,7 +34,8 @@ class DecoderLayer final : public Layer {
   FeedForwardSublayer feed_forward_;
 };
 
-// Returns the maker of a stack's layers; `config` has their number set.
+// Returns a function that makes a stack's layers; `config` must hold their
+// number.
 LayerMaker decoder_maker(const TransformerLayerConfig& config,
                          const AttentionSpecs& self,
                          const AttentionSpecs& cross);

@@ -26,8 +26,8 @@ struct Tiles {
   std::int64_t count() const { return down * across; }
 };
 
-// Largest size of a tile, the multiple that its columns are, and the
-// multiply-adds worth a job.
+// Maximum size of a tile, the step of its columns, and the multiply-adds that
+// are worth a job.
 struct TileLimits {
   std::int64_t rows, cols, col_step, work;
 };

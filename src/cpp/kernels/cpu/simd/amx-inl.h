@@ -26,7 +26,7 @@ class TileSetup {
   TileSetup() : TileSetup(kLanes, kLanes, kMostTiles) {}
   // For sums [rows][16 floats] of products of a left factor [rows][depth pairs]
   // and a right one [depth][16 pairs]. Registers before `left` hold sums,
-  // `left` a left factor, those behind it right factors.
+  // `left` holds a left factor, the later ones hold right factors.
   TileSetup(std::int64_t rows, std::int64_t depth, int left) {
     asm volatile("sttilecfg %0" : "=m"(before_));
     Config config{.palette = 1};

@@ -18,9 +18,9 @@ struct HeadJob {
   float* wide_a;  // a bfloat16 operand as float32, or the maps of map_factor()
 };
 
-// Calls fn(HeadJob) for every head of every sequence. A job is a run of heads,
-// sized by the average work per head alone: some ten microseconds. `reads_maps`
-// tells whether fn calls map_factor().
+// Calls fn(HeadJob) for every head of every sequence. A job is a run of heads;
+// its size depends on the average work per head only (some ten microseconds).
+// `reads_maps` tells whether fn calls map_factor().
 template <typename T, typename Fn>
 void for_heads(const MapLayout& layout, std::int64_t width, bool reads_maps,
                Fn&& fn) {

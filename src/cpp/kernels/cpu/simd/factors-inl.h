@@ -39,8 +39,8 @@ EA_INLINE Factor factor(const bfloat16* a, std::int64_t stride,
 }
 
 #if defined(__AVX512F__)
-// Returns rows of a bfloat16 matrix as cells: in place if they are whole pairs,
-// else copied to `own`.
+// Returns rows of a bfloat16 matrix as cells. Copies them to `own` unless they
+// are whole pairs.
 EA_INLINE Factor pair_rows(const bfloat16* a, std::int64_t stride,
                            std::int64_t rows, std::int64_t cols, float* own) {
   if (in_pairs(stride, cols)) {

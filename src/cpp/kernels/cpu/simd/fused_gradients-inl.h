@@ -283,8 +283,8 @@ void convolution_block(const Backward<M>& f, const PackedHeads<M>& keys,
                       block.rows + 2 * r);
   const std::int64_t begin = block.row + f.s.down, end = begin + block.rows;
   for (std::int64_t h = 0; h < m.heads; ++h) {
-    // Sums of G before rounding, of whole rows and of the present one: a sum by
-    // rows is more exact than one along the block.
+    // Sum G before rounding, row by row: that is more accurate than one sum
+    // over the block. `line` is the sum of the current row.
     Vf sum = set(0.0f), line = set(0.0f);
     fill_head(g, h, m.cells, begin - r,
               [&](std::int64_t i, std::int64_t j, auto part) {

@@ -97,7 +97,7 @@ EA_INLINE Vf sigmoid(Vf x) {
 // sqrt(1/2) <= 1 + f < sqrt(2), log x = n ln 2 + f - f^2/2 + f^3 P(f).
 EA_INLINE Vf log(Vf x) {
   const Vi small = x < set(1.17549435e-38f);  // subnormal: scaled by 2^23
-  // The sign is left out so that the bits of no x overflow the difference.
+  // abs() drops the sign so that the subtraction cannot overflow.
   const Vf y = abs(small ? x * set(8388608.0f) : x);
   const Vi shifted = (Vi)y - 0x3f3504f3;  // bits of sqrt(1/2)
   const Vi n = shifted >> 23;

@@ -11,22 +11,22 @@ namespace {
 template <typename T>
 void sum_rows(const T* x, T* y, std::int64_t outer, std::int64_t n,
               std::int64_t inner) {
-  const std::int64_t block = rows_per_block(n, inner);
-  const std::int64_t blocks = n > 0 ? ceil_div(n, block) : 1;
-  const Scratch scratch(outer * blocks * inner * 4);
+  const Blocks blocks(n, inner);
+  const Scratch scratch(outer * blocks.count * inner * 4);
   float* partial = scratch.as<float>();
   parallel_chunks(
-      outer * blocks, items_per_job((n < block ? n : block) * inner),
+      outer * blocks.count,
+      items_per_job((n < blocks.size ? n : blocks.size) * inner),
       [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t item = begin; item < end; ++item) {
-          const std::int64_t first = item % blocks * block;
-          const std::int64_t rows = n - first < block ? n - first : block;
+          const std::int64_t b = item % blocks.count;
+          const std::int64_t row = item / blocks.count * n + b * blocks.size;
           float* acc = partial + item * inner;
           __builtin_memset(acc, 0, static_cast<std::size_t>(inner) * 4);
-          add_rows(x + (item / blocks * n + first) * inner, rows, inner, acc);
+          add_rows(x + row * inner, blocks.rows_of(b), inner, acc);
         }
       });
-  combine_rows(partial, y, outer, blocks, inner);
+  combine_rows(partial, y, outer, blocks.count, inner);
 }
 
 // Returns the sum of n contiguous elements: short float sums, accumulated in

@@ -1,4 +1,4 @@
-// The parameters of the convolution, and the kernel that they give.
+// Declares the parameters of the convolution and makes its kernel of them.
 #include "nn/attention/evolve/convolved.h"
 
 #include <string>
