@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import subprocess
 import sys
 import threading
@@ -266,8 +267,9 @@ def test_parameters_change_in_place_as_in_torch():
     assert p is same
     assert p.requires_grad
     assert p.tolist() == [1.0, 1.5]
-    with pytest.raises(errors.InputError, match=r"only within ea.no_grad\(\)"):
-        p += 1
+    for name in ("iadd", "isub", "imul", "itruediv"):
+        with pytest.raises(errors.InputError, match=r"only within ea.no_grad\(\)"):
+            getattr(operator, name)(p, 1)
     with ea.no_grad(), pytest.raises(errors.ShapeError, match="does not fit"):
         p += np.ones((2, 2))
     p.grad *= 3

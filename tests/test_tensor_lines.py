@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pydoc
 
 import ml_dtypes
@@ -14,6 +15,7 @@ from evolving_attention import functional as F
 
 RNG = np.random.default_rng(5)
 A = RNG.normal(size=(3, 4, 5))
+NAN, INF = math.nan, math.inf
 DTYPES = ["float32", "bfloat16", "float64", "int64", "int32", "uint8"]
 
 
@@ -109,6 +111,21 @@ def test_comparisons_of_special_values():
     assert (ea.Tensor([0, 1]) == 0.5).tolist() == [0, 0]
     assert (ea.Tensor([0.1], dtype="bfloat16") == 0.1).tolist() == [1]
     assert (ea.Tensor([0, 1]) < ea.Tensor([0.5])).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("name", ["isnan", "isinf", "isfinite"])
+def test_kinds_of_numbers_are_numpys(name):
+    a = np.array([[1.0, NAN, INF], [-INF, 0.0, -3.0]])
+    largest = float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)
+    for dtype in ("float64", "float32", "bfloat16"):
+        found = getattr(ea.Tensor(a, dtype=dtype), name)()
+        assert found.dtype == "uint8"
+        assert np.array_equal(found, getattr(np, name)(a))
+        edge = ea.Tensor([largest, -largest], dtype=dtype)
+        assert getattr(edge, name)().tolist() == [int(name == "isfinite")] * 2
+    whole = getattr(ea.Tensor([2**62, 0]), name)()
+    assert whole.tolist() == [int(name == "isfinite")] * 2
+    assert getattr(ea.Tensor(NAN), name)().item() == int(name == "isnan")
 
 
 def test_comparing_with_other_things():
@@ -377,6 +394,33 @@ def test_keys_of_wrong_types(key):
         ea.Tensor(A)[key]
 
 
+@pytest.mark.parametrize(
+    "key",
+    [..., None, (), (None, ...), (..., None, None), True, np.array(False)],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
+def test_one_number_is_indexed(key, dtype):
+    x = ea.Tensor(2.5, dtype=dtype)
+    exact = x.numpy()[key]
+    found = x[key]
+    assert found.shape == exact.shape
+    assert np.array_equal(found, exact)
+    found.copy_(np.full(found.shape, 7))  # parts are copies
+    assert np.array_equal(x, 2 if dtype == "int64" else 2.5)
+    if dtype == "float64" and exact.size:
+        check_gradient(lambda x: x[key], np.array(2.5))
+
+
+def test_one_number_has_no_axis():
+    with pytest.raises(ea.ShapeError, match=r"\[index\] a 0-d tensor"):
+        ea.Tensor(1.0)[0]
+    with pytest.raises(ea.ShapeError, match=r"\[index\] a 0-d tensor"):
+        list(ea.Tensor(1.0))
+    with pytest.raises(IndexError, match=r"\[index\]"):
+        ea.Tensor(1.0)[:]
+
+
 # --- names from other libraries -------------------------------------------------------
 
 
@@ -455,7 +499,10 @@ def test_what_cannot_be_shared(array):
 
 @pytest.mark.parametrize(
     "name",
-    ["argmax", "max", "abs", "clip", "pow", "tolist", "cpu", "numel", "__getitem__"],
+    [
+        *("argmax", "max", "abs", "clip", "pow", "tolist", "cpu", "numel"),
+        *("__getitem__", "var", "topk", "split", "logsumexp", "isnan"),
+    ],
 )
 def test_help_reads_well(name):
     text = pydoc.plain(pydoc.render_doc(getattr(ea.Tensor, name)))

@@ -18,7 +18,7 @@ _CONTRACT = "tests/test_attention_contract.py"
 _CAUSAL = "tests/test_causality.py"
 _NAMES = "tests/test_model_names.py"
 _SERIES = "tests/test_series_config.py"
-_INSIDE = "tests/test_head_analysis.py"
+_INSIDE = "tests/test_metrics_heads.py"
 
 # Paper, its statement, and the test that checks it.
 HELD = [
@@ -216,7 +216,12 @@ HELD = [
         "exact_match_and_f1",
     ),
     (REALFORMER, "Figures 4, 6, 7: entropies of heads", _INSIDE, "entropies"),
-    (REALFORMER, "Figures 5, 8: adjacent heads", _INSIDE, "divergences"),
+    (
+        REALFORMER,
+        "Figures 5, 8: Jensen-Shannon divergence of heads",
+        _INSIDE,
+        "divergences",
+    ),
     (REALFORMER, "Figures 4 to 8: sorted, coloured by median", _INSIDE, "figures"),
     (
         CSAN,
