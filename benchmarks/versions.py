@@ -41,13 +41,15 @@ def training(dtype: str) -> Callable[[], object]:
     return our_step(our_model(shape, dtype), *batch_of(shape, 8, 128))
 
 
-def inference(dtype: str, kind: str = "evolving", **asked: Any) -> Callable[[], object]:
-    """Returns a forward pass of BERT-Base on 8 sequences of 128 tokens."""
+def inference(
+    dtype: str, kind: str = "evolving", rows: int = 8, **asked: Any
+) -> Callable[[], object]:
+    """Returns a forward pass of BERT-Base on `rows` sequences of 128 tokens."""
     import evolving_attention as ea
 
     shape = shape_of("base", kind)
     model = our_model(shape, dtype).eval()
-    ids, _ = batch_of(shape, 8, 128)
+    ids, _ = batch_of(shape, rows, 128)
 
     def forward() -> None:
         with ea.no_grad():
@@ -143,6 +145,7 @@ TASKS: dict[str, Callable[[], Callable[[], object]]] = {
     "inference float32": lambda: inference("float32"),
     "inference bfloat16": lambda: inference("bfloat16"),
     "inference vanilla": lambda: inference("float32", "vanilla"),
+    "inference of one sentence": lambda: inference("float32", "vanilla", rows=1),
     "inference with maps": lambda: inference(
         "float32", "vanilla", output_attentions=True
     ),

@@ -52,11 +52,16 @@ EA_INLINE void put_sums(const Vf (&sum)[kRows][kTileVectors], bool add,
   }
 }
 
-// Multiplies kRows rows by one panel. Each step of the depth prefetches a line
-// of `ahead`; few rows would otherwise wait for the memory of every panel.
+// Lines to prefetch: step k of the depth takes line k >> shift from `from`.
+struct Ahead {
+  const float* from;
+  int shift;
+};
+
+// Multiplies kRows rows by one panel, and prefetches.
 template <typename Cells, int kRows, bool kTurned>
 void few_rows(const float* a, std::int64_t stride, const float* packed,
-              std::int64_t depth, const float* ahead, bool add, float* sums) {
+              std::int64_t depth, Ahead ahead, bool add, float* sums) {
   Vf sum[kRows][kTileVectors];
 #pragma GCC unroll 6
   for (int i = 0; i < kRows; ++i) {
@@ -65,7 +70,7 @@ void few_rows(const float* a, std::int64_t stride, const float* packed,
   }
   const std::int64_t three = 3 * stride;
   for (std::int64_t k = 0; k < depth; ++k, packed += kTileColumns) {
-    __builtin_prefetch(ahead + k * kLine);
+    __builtin_prefetch(ahead.from + (k >> ahead.shift) * kLine);
     Vf column[kTileVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kTileVectors; ++v) {
@@ -86,22 +91,27 @@ void few_rows(const float* a, std::int64_t stride, const float* packed,
 }
 
 // Multiplies `rows` rows by one stretch of a panel, from depth k, and
-// prefetches the next panel.
+// prefetches that stretch of the next panel, spread over the blocks of rows:
+// all lines at once would wait for memory.
 template <typename Cells, bool kTurned>
 void stretch(const Factor& a, const float* packed, std::int64_t rows,
              std::int64_t depth, std::int64_t k, bool add, float* sums) {
   const std::int64_t count = depth - k < kStretch ? depth - k : kStretch;
   const std::int64_t blocks = ceil_div(rows, kTileHeight);
   const float* const from = packed + k * kTileColumns;
-  const float* const next = packed + depth * kTileColumns + k * kLine;
+  const float* const next = from + depth * kTileColumns;
+  constexpr std::int64_t kLines = kTileColumns / kLine;  // of one step
+  int shift = 0;
+  while (blocks >> (shift + 1) >= kLines) ++shift;
+  const std::int64_t each = (count >> shift) * kLine;  // by one block
   for (std::int64_t block = 0; block < blocks; ++block) {
     const std::int64_t i = block_begin(rows, block);
     const float* at =
         kTurned ? a.data + block * turned_block(depth) + k * kTileHeight
                 : a.data + i * a.row + k;
     float* to = sums + i * kTileColumns;
-    const float* ahead =
-        block < kTileColumns / kLine ? next + block * depth * kLine : from;
+    const bool more = block * each < count * kTileColumns;
+    const Ahead ahead{more ? next + block * each : from, shift};
     with_count<kTileHeight>(block_begin(rows, block + 1) - i, [&](auto n) {
       few_rows<Cells, n, kTurned>(at, a.row, from, count, ahead, add, to);
     });
