@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from helpers_gradient import check_gradient
 
 import evolving_attention as ea
+from evolving_attention import functional as F
 
 A = np.random.default_rng(19).normal(size=(2, 3, 5))
 T = ea.Tensor(A)
@@ -43,6 +46,27 @@ def test_parts_are_numpys(case, dtype):
     for which in range(len(exact)):
         if exact[which].size:
             check_gradient(lambda x, which=which: ours(x)[which], A)
+
+
+@pytest.mark.parametrize("parts", [list, ea.Tensor.unbind, lambda x: x.split(1)])
+def test_backward_does_not_copy_all_rows_for_each(parts):
+    """That would copy and add 200 GB."""
+    x = ea.Tensor(np.ones((4096, 1024), np.float32), requires_grad=True)
+    total = F.concat([row.reshape(1, -1) for row in parts(x)]).sum()
+    begin = time.perf_counter()
+    total.backward()
+    assert time.perf_counter() - begin < 4
+    assert np.all(x.grad == 1)
+
+
+def test_rows_come_one_by_one():
+    x = ea.Tensor(A)
+    assert np.array_equal(np.stack([row.numpy() for row in x]), A)
+    assert list(ea.Tensor(np.ones((0, 3)))) == []
+    first, second = x
+    assert np.array_equal(second, A[1])
+    assert first.shape == (3, 5)
+    check_gradient(lambda x: sum(row * i for i, row in enumerate(x)), A)
 
 
 def test_parts_of_nothing():

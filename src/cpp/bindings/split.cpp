@@ -18,16 +18,11 @@ int axis_to_split(const char* op, const Var& x, const AxisArgument& axis,
   return normalize_axis(axis_of(axis, dim).value_or(0), x.rank(), op);
 }
 
-// Takes ranges of these sizes, one after another.
 Parts parts_of(const Var& x, int axis, const std::vector<std::int64_t>& sizes) {
   std::vector<Var> parts;
   {
     const py::gil_scoped_release release;
-    std::int64_t begin = 0;
-    for (const std::int64_t size : sizes) {
-      parts.push_back(slice(x, axis, begin, begin + size));
-      begin += size;
-    }
+    parts = split(x, axis, sizes);
   }
   return py::tuple(py::cast(parts));
 }
@@ -40,8 +35,8 @@ std::vector<std::int64_t> equal_parts(std::int64_t n, std::int64_t size) {
   return sizes;
 }
 
-Parts split(const Var& x, const SplitArgument& given, const AxisArgument& axis,
-            const AxisArgument& dim) {
+Parts split_axis(const Var& x, const SplitArgument& given,
+                 const AxisArgument& axis, const AxisArgument& dim) {
   const int a = axis_to_split("split", x, axis, dim);
   const std::int64_t n = x.dim(a);
   if (const auto* each = std::get_if<1>(&given)) {
@@ -81,14 +76,11 @@ Parts chunk(const Var& x, Whole<"chunk: chunks"> chunks,
   return parts_of(x, a, equal_parts(n, size));
 }
 
-Parts unbind(const Var& x, const AxisArgument& axis, const AxisArgument& dim) {
-  const int a = axis_to_split("unbind", x, axis, dim);
+Parts entries_of(const Var& x, int axis) {
   std::vector<Var> parts;
   {
     const py::gil_scoped_release release;
-    for (std::int64_t i = 0; i < x.dim(a); ++i) {
-      parts.push_back(entry(x, a, i));
-    }
+    parts = unbind(x, axis);
   }
   return py::tuple(py::cast(parts));
 }
@@ -170,12 +162,22 @@ Example:
 }  // namespace
 
 void bind_split(py::class_<Var>& c) {
-  c.def("split", &split, py::arg("split_size"), py::arg("axis") = py::none(),
-        py::kw_only(), py::arg("dim") = py::none(), kSplit)
+  c.def("split", &split_axis, py::arg("split_size"),
+        py::arg("axis") = py::none(), py::kw_only(),
+        py::arg("dim") = py::none(), kSplit)
       .def("chunk", &chunk, py::arg("chunks"), py::arg("axis") = py::none(),
            py::kw_only(), py::arg("dim") = py::none(), kChunk)
-      .def("unbind", &unbind, py::arg("axis") = py::none(), py::kw_only(),
-           py::arg("dim") = py::none(), kUnbind);
+      .def(
+          "unbind",
+          [](const Var& x, const AxisArgument& axis, const AxisArgument& dim) {
+            return entries_of(x, axis_to_split("unbind", x, axis, dim));
+          },
+          py::arg("axis") = py::none(), py::kw_only(),
+          py::arg("dim") = py::none(), kUnbind)
+      .def("__iter__", [](const Var& x) {
+        if (x.rank() == 0) throw py::type_error("iteration over a 0-d tensor");
+        return py::typing::Iterator<Var>(py::iter(entries_of(x, 0)));
+      });
 }
 
 }  // namespace ea

@@ -1,6 +1,9 @@
 // Views and copies; their gradients are the inverse operations.
 #include "ops/shape_ops.h"
 
+#include <numeric>
+#include <span>
+
 #include "autograd/node.h"
 #include "ops/extent.h"
 #include "runtime/check.h"
@@ -30,6 +33,21 @@ Shape complete(const Shape& from, Shape to) {
            "shape {} has {} elements, shape {} has {}", from, from.numel(), to,
            to.numel());
   return to;
+}
+
+// Appends the ranges of x, which is a copy, to `parts`.
+void append_halves(const Var& x, int axis, std::span<const std::int64_t> sizes,
+                   std::vector<Var>* parts) {
+  if (sizes.size() == 1) {
+    parts->push_back(x);
+    return;
+  }
+  const auto left = sizes.first(sizes.size() / 2);
+  const auto right = sizes.subspan(left.size());
+  const std::int64_t middle =
+      std::accumulate(left.begin(), left.end(), std::int64_t{0});
+  append_halves(slice(x, axis, 0, middle), axis, left, parts);
+  append_halves(slice(x, axis, middle, x.dim(axis)), axis, right, parts);
 }
 
 }  // namespace
@@ -83,6 +101,29 @@ Var slice(const Var& x, int axis, std::int64_t begin, std::int64_t end) {
                   copy_into(dy, slice_view(dx, axis, begin, end));
                   return Node::Gradients{dx};
                 });
+}
+
+std::vector<Var> split(const Var& x, int axis,
+                       const std::vector<std::int64_t>& sizes) {
+  std::vector<Var> parts;
+  if (sizes.size() > 1 && recording({x})) {
+    append_halves(x, axis, sizes, &parts);
+    return parts;
+  }
+  std::int64_t begin = 0;
+  for (const std::int64_t size : sizes) {
+    parts.push_back(slice(x, axis, begin, begin + size));
+    begin += size;
+  }
+  return parts;
+}
+
+std::vector<Var> unbind(const Var& x, int axis) {
+  const Extent e = extent_of(x.shape(), axis, "unbind");
+  const std::vector<std::int64_t> ones(static_cast<std::size_t>(e.n), 1);
+  std::vector<Var> parts = split(x, axis, ones);
+  for (Var& part : parts) part = reshape(part, e.dropped);
+  return parts;
 }
 
 Var entry(const Var& x, int axis, std::int64_t i) {

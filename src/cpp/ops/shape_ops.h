@@ -19,6 +19,12 @@ Var copied(const Var& x);
 Var slice(const Var& x, int axis, std::int64_t begin, std::int64_t end);
 // Returns x[..., i, ...] without the axis, 0 <= i < x.dim(axis).
 Var entry(const Var& x, int axis, std::int64_t i);
+// Returns consecutive ranges of an axis; `sizes` add up to its size. Backward
+// copies x once per halving of the list, not once per range.
+std::vector<Var> split(const Var& x, int axis,
+                       const std::vector<std::int64_t>& sizes);
+// Returns x[..., i, ...] for every i, without the axis.
+std::vector<Var> unbind(const Var& x, int axis);
 // Concatenates tensors whose shapes are equal except along `axis`.
 Var concat(const std::vector<Var>& xs, int axis);
 
