@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -302,6 +303,13 @@ ROWS = {
         r"cannot be read",
         r"f\.npz",
         r"numpy\.savez",
+    ),
+    "an npz that is a pipe": Row(
+        lambda folder: [os.mkfifo(folder / "f.npz"), fit(folder / "f.npz", None)],
+        ea.DataError,
+        r"is not a regular file",
+        r"f\.npz",
+        r"regular file",
     ),
     # --- arrays
     "NaN in an array": Row(

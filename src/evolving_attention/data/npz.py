@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evolving_attention.data.lines import open_file
 from evolving_attention.errors import DataError
 
 __all__ = ["check_npz"]
@@ -22,12 +23,7 @@ def check_npz(path: str | Path, expected: str) -> None:
     Raises:
         DataError: the file is missing, unreadable or no archive.
     """
-    try:
-        with Path(path).open("rb") as file:
-            signature = file.read(2)
-    except OSError as error:
-        raise DataError(
-            f"cannot be read ({error}); expected {expected}", str(path)
-        ) from error
+    with open_file(Path(path)) as file:
+        signature = file.read(2)
     if signature != b"PK":
         raise DataError(f"is no .npz file, expected {expected}", str(path))
