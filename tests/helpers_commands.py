@@ -166,15 +166,20 @@ ESTIMATORS: dict[str, Callable[[Path], list[Any]]] = {"image": image, "graph": g
 """Commands that fit an estimator: they have no checkpoints."""
 
 
-def runner(capfd: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Returns a runner of ``evolving-attention`` here: (exit code, stdout, stderr)."""
+def runner(capture: Any, monkeypatch: pytest.MonkeyPatch, *first: str) -> Any:
+    """Returns a runner of ``evolving-attention`` here: (exit code, stdout, stderr).
+
+    Args:
+        capture: capfd or capsys.
+        first: words before those of each call.
+    """
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     monkeypatch.setenv("COLUMNS", "200")
 
     def run(*words: Any) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as left:
-            app([*map(str, words)], prog_name="evolving-attention")
-        shown = capfd.readouterr()
+            app([*first, *map(str, words)], prog_name="evolving-attention")
+        shown = capture.readouterr()
         return int(left.value.code or 0), shown.out, shown.err
 
     return run

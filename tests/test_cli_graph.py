@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers_commands import runner
 
 import evolving_attention as ea
-from evolving_attention.cli.main import app
 from evolving_attention.data.graph_files import load_npz
 from evolving_attention.estimators import graph_fitting
 
@@ -29,16 +29,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def run(capsys: Any) -> Any:
+def run(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs ``graph``; returns (exit code, stdout, stderr)."""
-
-    def command(*words: Any) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as left:
-            app(["graph", *map(str, words)], prog_name="evolving-attention")
-        shown = capsys.readouterr()
-        return int(left.value.code or 0), shown.out, shown.err
-
-    return command
+    return runner(capsys, monkeypatch, "graph")
 
 
 def arrays() -> dict[str, Any]:

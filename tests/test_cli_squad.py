@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers_commands import runner
 from helpers_squad import document, folder_of, write
 
 import evolving_attention as ea
-from evolving_attention.cli.main import app
 from evolving_attention.training.callbacks import TrainerCallback
 
 SMALL = [
@@ -29,16 +29,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def run(capsys: Any) -> Any:
+def run(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs ``squad``; returns (exit code, stdout, stderr)."""
-
-    def command(*words: Any) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as left:
-            app(["squad", *map(str, words)], prog_name="evolving-attention")
-        shown = capsys.readouterr()
-        return int(left.value.code or 0), shown.out, shown.err
-
-    return command
+    return runner(capsys, monkeypatch, "squad")
 
 
 def data(root: Path, count: int = 24, **options: Any) -> list[Any]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import signal
+from typing import Any
 
 import numpy as np
 import pytest
+from helpers_commands import runner
 from series_data import levels, signal_sender, waves, write_ts
 
 import evolving_attention as ea
-from evolving_attention.cli.main import app
 from evolving_attention.cli.timeseries_results import align
 
 pytest.importorskip("aeon", reason="no aeon (extra timeseries)")
@@ -37,17 +38,9 @@ def files(tmp_path):
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
+def run(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs ``timeseries``; returns (exit code, stdout, stderr)."""
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def command(*words):
-        with pytest.raises(SystemExit) as left:
-            app(["timeseries", *map(str, words)], prog_name="evolving-attention")
-        shown = capsys.readouterr()
-        return left.value.code or 0, shown.out, shown.err
-
-    return command
+    return runner(capsys, monkeypatch, "timeseries")
 
 
 def test_train_and_evaluate_by_name(files, run, tmp_path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evolving_attention.errors import ConfigError, DataError, InputError
-from evolving_attention.plots.figures import COLOURS, GREY, INK, new_figure
+from evolving_attention.plots.figures import COLOURS, GREY, INK, draw_frame, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -138,9 +138,7 @@ def _panel(axes: Axes, title: str, unit: str) -> None:
     axes.set_axisbelow(True)
     axes.xaxis.get_major_locator().set_params(integer=unit != "seconds")
     axes.tick_params(labelsize=8.5, colors=INK, length=2)
-    for side, spine in axes.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set(color=GREY, linewidth=0.7)
+    draw_frame(axes, "left", "bottom")
 
 
 def training_curves(

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from evolving_attention.errors import InputError, require
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "GREY", "INK", "heading", "new_figure", "save"]
+__all__ = ["COLOURS", "GREY", "INK", "draw_frame", "heading", "new_figure", "save"]
 
 INK, GREY = "#1b1b1f", "#6b6b76"
 COLOURS = ("#2b5c8a", "#c8553d", "#3d8361", "#8a5a9e", "#b58a1b", "#4f4f57")
@@ -31,6 +32,13 @@ def new_figure(width: float, height: float) -> Figure:
     figure = module.Figure(figsize=(width, height), facecolor="white")
     canvas.FigureCanvasAgg(figure)
     return figure
+
+
+def draw_frame(axes: Axes, *sides: str) -> None:
+    """Draws the lines around axes thin and grey: all of them, or only these sides."""
+    for side, spine in axes.spines.items():
+        spine.set_visible(not sides or side in sides)
+        spine.set(color=GREY, linewidth=0.6)
 
 
 def heading(figure: Figure, title: str, note: str) -> None:

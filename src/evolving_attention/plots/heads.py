@@ -8,7 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evolving_attention.errors import ConfigError, InputError, ShapeError
-from evolving_attention.plots.figures import COLOURS, GREY, INK, heading, new_figure
+from evolving_attention.plots.figures import (
+    COLOURS,
+    GREY,
+    INK,
+    draw_frame,
+    heading,
+    new_figure,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -225,9 +232,7 @@ def _decorate(
     axes.hlines(
         bands, *axes.get_xlim(), color=GREY, linewidth=0.6, linestyle=":", zorder=0
     )
-    for side, spine in axes.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set(color=GREY, linewidth=0.6)
+    draw_frame(axes, "left", "bottom")
 
 
 def _legend(

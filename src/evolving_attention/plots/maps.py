@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evolving_attention.errors import InputError, ShapeError
-from evolving_attention.plots.figures import GREY, INK, heading, new_figure
+from evolving_attention.plots.figures import INK, draw_frame, heading, new_figure
 from evolving_attention.plots.strips import HEIGHT, draw_strip, series_values
 
 if TYPE_CHECKING:
@@ -308,8 +308,7 @@ def _decorate(
         if tokens:
             _labels(axes, which, tokens, panel)
     axes.tick_params(length=0, pad=2)
-    for spine in axes.spines.values():
-        spine.set(color=GREY, linewidth=0.6)
+    draw_frame(axes)
     if max(shape) <= 32:
         rows, columns = (np.arange(0.5, count - 1) for count in shape)
         thin: Any = {"colors": "white", "linewidths": 0.4}
@@ -347,5 +346,4 @@ def _finish(
     figure.colorbar(image, cax=bar)
     bar.tick_params(labelsize=8, colors=INK, length=2)
     bar.set_title("p", fontsize=9, color=INK, style="italic")
-    for spine in bar.spines.values():
-        spine.set(color=GREY, linewidth=0.6)
+    draw_frame(bar)

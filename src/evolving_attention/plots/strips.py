@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evolving_attention.errors import ShapeError
-from evolving_attention.plots.figures import COLOURS, GREY
+from evolving_attention.plots.figures import COLOURS, GREY, draw_frame
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,5 +53,4 @@ def draw_strip(
     axes.set_xlim(-0.5, len(values) - 0.5)
     axes.set_xticks([])
     axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set(color=GREY, linewidth=0.6)
+    draw_frame(axes)
