@@ -115,7 +115,7 @@ Example:
       py::arg("x"), py::arg("dtype"), Release(),
       R"(Converts a tensor to another element type.
 
-    y = x, rounded to the nearest value of the type
+    y = x, rounded to the nearest value of a floating type, truncated to an integer
 
 The gradient comes back in the type of x.
 
@@ -280,7 +280,8 @@ Example:
       "concat",
       [](const std::vector<Var>& xs, const AxisArgument& axis,
          const AxisArgument& dim) {
-        return concat(xs, axis_of(axis, dim).value_or(0));
+        const Var y = concat(xs, axis_of(axis, dim).value_or(0));
+        return xs.size() == 1 ? copied(y) : y;
       },
       py::arg("xs"), py::arg("axis") = py::none(), py::kw_only(),
       py::arg("dim") = py::none(), Release(),

@@ -15,7 +15,7 @@ void bind_type(py::class_<Var>& c, const char* name, DType dtype) {
   const std::string type(name_of(dtype));
   const std::string doc = "Converts the values to " + type + R"(.
 
-    y = x, rounded to the nearest value of the type; differentiable
+    y = x, rounded to the nearest value of a floating type, truncated to an integer
 
 Returns:
     [...] in the shape of x; this tensor itself where nothing changes.
@@ -40,7 +40,7 @@ void bind_astype(py::class_<Var>& c) {
       py::arg("dtype"),
       R"(Returns a copy of the values in an element type.
 
-    y = x, rounded to the nearest value of the type; differentiable
+    y = x, rounded to the nearest value of a floating type, truncated to an integer
 
 Args:
     dtype: the type, as for Tensor().

@@ -35,9 +35,16 @@ Example:
     >>> x[:, 0].tolist(), x[-1].tolist(), x[x > 1.5].tolist()
     ([1.0, 3.0], [3.0, 4.0], [2.0, 3.0, 4.0]))";
 
+// Whether the key is a tensor of another library: PyTorch's have __index__.
+bool is_foreign(const py::handle& key) {
+  return !py::isinstance<Var>(key) && !py::isinstance<py::array>(key) &&
+         py::hasattr(key, "__dlpack__");
+}
+
 bool is_integer(const py::handle& key) {
   return !py::isinstance<py::bool_>(key) && !py::isinstance<Var>(key) &&
-         !py::isinstance<py::array>(key) && PyIndex_Check(key.ptr()) != 0;
+         !py::isinstance<py::array>(key) && !is_foreign(key) &&
+         PyIndex_Check(key.ptr()) != 0;
 }
 
 // Returns one row without its axis.
@@ -120,8 +127,15 @@ struct Plain {
 py::object as_index(const py::handle& part) {
   if (py::isinstance<Var>(part)) {
     const Tensor t = to_device(part.cast<Var>().data(), kCpu);
+    EA_CHECK_AS(InputError, !is_floating(t.dtype()), "index",
+                "a tensor of {} is not an index; expected integers, or a mask: "
+                "x[mask > 0]",
+                t.dtype());
     return to_numpy(t).attr("astype")(t.dtype() == DType::u8 ? "bool"
                                                              : "int64");
+  }
+  if (is_foreign(part)) {
+    return py::module_::import("numpy").attr("asarray")(part);
   }
   if (py::isinstance<py::list>(part)) {
     const py::module_ np = py::module_::import("numpy");

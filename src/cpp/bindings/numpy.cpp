@@ -203,18 +203,26 @@ static bool same_bytes(const Tensor& a, const Tensor& b) {
   return bytes == 0 || std::memcmp(a.raw(), b.raw(), bytes) == 0;
 }
 
+// Whether all numbers are whole and numbers of int64.
+static bool all_whole(const Tensor& x) {
+  const Tensor wide = cast(to_device(x, kCpu), DType::f64);
+  const auto* values = wide.data<double>();
+  return std::all_of(values, values + wide.numel(), [](double value) {
+    return value == std::rint(value) && std::abs(value) < 0x1p63;
+  });
+}
+
 Var operand_of(const py::handle& object, const Var& beside) {
   if (py::isinstance<Var>(object)) return object.cast<Var>();
   check_no_gradient_within(object);
-  if (!is_floating(beside.dtype()) && PyFloat_Check(object.ptr())) {
-    const auto number = object.cast<double>();
-    EA_CHECK_AS(DTypeError,
-                std::isfinite(number) && number == std::rint(number), "tensor",
+  Tensor exact = from_python(object, /*exact=*/true);
+  if (!is_floating(beside.dtype()) && is_floating(exact.dtype())) {
+    EA_CHECK_AS(DTypeError, all_whole(exact), "tensor",
                 "{} beside a tensor of {} would lose its value; use "
                 ".to('float32')",
                 described(object), beside.dtype());
+    exact = cast(exact, DType::i64);
   }
-  const Tensor exact = from_python(object, /*exact=*/true);
   const Tensor values = cast(exact, beside.dtype());
   if (!is_floating(exact.dtype()) && !is_floating(beside.dtype())) {
     const Tensor back = cast(values, exact.dtype());

@@ -15,13 +15,13 @@ namespace {
 // Reads the whole numbers of a call f(2, 3) or f((2, 3)).
 std::vector<std::int64_t> numbers_of(const py::args& args, const char* name) {
   py::sequence given = args;
-  if (args.size() == 1 && !py::isinstance<py::int_>(args[0])) {
-    EA_CHECK_AS(ConfigError, py::isinstance<py::sequence>(args[0]), name,
-                "expected whole numbers, got {}", described(args[0]));
+  if (args.size() == 1 && py::isinstance<py::sequence>(args[0])) {
     given = args[0];
   }
   std::vector<std::int64_t> numbers;
-  for (const py::handle one : given) numbers.push_back(whole_number(one, name));
+  for (const py::object one : given) {  // owned: a tensor makes its elements
+    numbers.push_back(whole_number(one, name));
+  }
   return numbers;
 }
 

@@ -448,7 +448,7 @@ void bind_tensor(py::module_& m) {
   m.def(
       "from_dlpack",
       [](const py::object& object) { return Var(from_dlpack(object)); },
-      py::arg("object"), "Wraps an object with __dlpack__ without copying.");
+      py::arg("object"), docs::kFromDlpack);
   m.def(
       "from_numpy",
       [](const ArrayArgument& given) {

@@ -196,10 +196,14 @@ Example:
     >>> Tensor([[1.0, 2.0]]).matmul([[3.0], [4.0]]).tolist()
     [[11.0]])";
 
+inline constexpr const char* kFromDlpack =
+    "Wraps a contiguous object with __dlpack__ without copying. Another one is "
+    "copied.";
+
 inline constexpr const char* kTo =
     R"(Returns the tensor in an element type, on a device, or both.
 
-    y = x, rounded to the nearest value of the type; differentiable
+    y = x, rounded to the nearest value of a floating type, truncated to an integer
 
 Args:
     *args: a type, a device, or both in any order.

@@ -74,6 +74,7 @@ Var prod(const Var& x, std::optional<int> axis, bool keepdims) {
   // Multiplies one half by the other until one element is left: its gradient
   // is the product of all others, also where elements are 0.
   Var y = reshape(x, {e.outer, e.n, e.inner});
+  if (e.n == 1) y = copied(y);
   if (x.dtype() == DType::bf16) y = cast(y, DType::f32);
   for (std::int64_t n = e.n; n > 1; n = (n + 1) / 2) {
     const std::int64_t half = n / 2;

@@ -228,10 +228,12 @@ Var axpby(double alpha, const Var& x, double beta, const Var& z) {
 Var cast(const Var& x, DType dtype) {
   if (x.dtype() == dtype) return x;
   const DType from = x.dtype();
-  return record("cast", cast(x.data(), dtype), {x}, {},
-                [from](const Node&, const Tensor& dy) {
-                  return Node::Gradients{cast(dy, from)};
-                });
+  const Tensor y = cast(x.data(), dtype);
+  // Whole numbers have no gradient.
+  if (!is_floating(from) || !is_floating(dtype)) return Var(y);
+  return record("cast", y, {x}, {}, [from](const Node&, const Tensor& dy) {
+    return Node::Gradients{cast(dy, from)};
+  });
 }
 
 Var to_device(const Var& x, Device device) {

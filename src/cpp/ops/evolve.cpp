@@ -15,36 +15,10 @@ Tensor flattened(const Var& x) {
   return reshape_view(contiguous(x.data()), {x.numel()});
 }
 
-}  // namespace
-
-Var evolve(const Var& previous, const Var& scores, const Var& weight,
-           const Var& bias, const EvolveCoefficients& c,
-           const PackingPtr& packing, const MapShift& shift) {
-  packing->check_maps("evolve", scores.numel(), "score");
-  if (previous.defined()) {
-    packing->check_maps("evolve", previous.numel(), "previous");
-  }
-  EA_CHECK_AS(
-      InputError, previous.defined() || (c.a == 0.0 && c.p == 0.0), "evolve",
-      "a previous map is needed where a = {} or p = {} is not 0", c.a, c.p);
-  const bool kept = previous.defined() && c.p != 0.0;
-  if (c.w == 0.0) {  // no convolution: a sum of two maps
-    if (!kept && c.s == 1.0) return scores;
-    if (packing->dense()) {
-      return kept ? axpby(c.p, previous, c.s, scores) : scale(scores, c.s);
-    }
-  } else {
-    EA_CHECK_AS(InputError, weight.defined() && bias.defined(), "evolve",
-                "weight and bias are needed where w = {} is not 0", c.w);
-    check_map_weight("evolve", weight, bias, packing->heads(), scores.dtype());
-  }
-  EA_CHECK_AS(DTypeError,
-              !previous.defined() || previous.dtype() == scores.dtype(),
-              "evolve", "the previous map is {}, scores are {}; use .to(dtype)",
-              previous.dtype(), scores.dtype());
-  if (packing->is_along_edges()) {
-    return evolve_composite(previous, scores, weight, bias, c, packing, shift);
-  }
+// Runs the kernel on cells that are not along edges.
+Var step(const Var& previous, const Var& scores, const Var& weight,
+         const Var& bias, const EvolveCoefficients& c,
+         const PackingPtr& packing, const MapShift& shift) {
   const MapShift moved = checked_shift("evolve", shift, packing);
   const bool carried = previous.defined() && (c.a != 0.0 || c.p != 0.0);
   const Var m = carried ? previous : Var();
@@ -80,6 +54,44 @@ Var evolve(const Var& previous, const Var& scores, const Var& weight,
         return Node::Gradients{dm.defined() ? reshape_view(dm, shape) : dm,
                                reshape_view(ds, shape), dw, db};
       });
+}
+
+}  // namespace
+
+Var evolve(const Var& previous, const Var& scores, const Var& weight,
+           const Var& bias, const EvolveCoefficients& c,
+           const PackingPtr& packing, const MapShift& shift) {
+  packing->check_maps("evolve", scores.numel(), "score");
+  if (previous.defined()) {
+    packing->check_maps("evolve", previous.numel(), "previous");
+  }
+  EA_CHECK_AS(
+      InputError, previous.defined() || (c.a == 0.0 && c.p == 0.0), "evolve",
+      "a previous map is needed where a = {} or p = {} is not 0", c.a, c.p);
+  const bool kept = previous.defined() && c.p != 0.0;
+  if (c.w == 0.0) {  // no convolution: a sum of two maps
+    if (!kept && c.s == 1.0) return scores;
+    if (packing->dense()) {
+      return kept ? axpby(c.p, previous, c.s, scores) : scale(scores, c.s);
+    }
+  } else {
+    EA_CHECK_AS(InputError, weight.defined() && bias.defined(), "evolve",
+                "weight and bias are needed where w = {} is not 0", c.w);
+    check_map_weight("evolve", weight, bias, packing->heads(), scores.dtype());
+  }
+  EA_CHECK_AS(DTypeError,
+              !previous.defined() || previous.dtype() == scores.dtype(),
+              "evolve", "the previous map is {}, scores are {}; use .to(dtype)",
+              previous.dtype(), scores.dtype());
+  if (packing->is_along_edges()) {
+    return evolve_composite(previous, scores, weight, bias, c, packing, shift);
+  }
+  return step(previous, scores, weight, bias, c, packing, shift);
+}
+
+Var existing_cells(const Var& maps, const PackingPtr& packing) {
+  if (packing->dense() || packing->is_along_edges()) return maps;
+  return step(Var(), maps, Var(), Var(), kVanillaStep, packing, {});
 }
 
 }  // namespace ea

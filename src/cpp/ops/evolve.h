@@ -15,6 +15,9 @@ Var evolve(const Var& previous, const Var& scores, const Var& weight,
            const Var& bias, const EvolveCoefficients& c,
            const PackingPtr& packing, const MapShift& shift = {});
 
+// Writes 0 where the packing has no cell, as every map of a dot product has.
+Var existing_cells(const Var& maps, const PackingPtr& packing);
+
 // evolve() composed of other ops: fallback, test oracle and documentation.
 Var evolve_composite(const Var& previous, const Var& scores, const Var& weight,
                      const Var& bias, const EvolveCoefficients& c,

@@ -63,6 +63,7 @@ Tensor product_power(const Tensor& x, double p) {
     const Tensor root = run(Activation::sqrt, x);
     y = y.defined() ? run(BinaryOp::mul, y, root) : root;
   }
+  if (p == 1.0) return clone(x);  // never the memory of x
   return y.defined() ? y : ones_like(x);
 }
 

@@ -596,7 +596,7 @@ class Tensor:
         """
         Returns a copy of the values in an element type.
 
-            y = x, rounded to the nearest value of the type; differentiable
+            y = x, rounded to the nearest value of a floating type, truncated to an integer
 
         Args:
             dtype: the type, as for Tensor().
@@ -651,7 +651,7 @@ class Tensor:
         """
         Converts the values to bfloat16.
 
-            y = x, rounded to the nearest value of the type; differentiable
+            y = x, rounded to the nearest value of a floating type, truncated to an integer
 
         Returns:
             [...] in the shape of x; this tensor itself where nothing changes.
@@ -852,7 +852,7 @@ class Tensor:
         """
         Converts the values to float64.
 
-            y = x, rounded to the nearest value of the type; differentiable
+            y = x, rounded to the nearest value of a floating type, truncated to an integer
 
         Returns:
             [...] in the shape of x; this tensor itself where nothing changes.
@@ -905,7 +905,7 @@ class Tensor:
         """
         Converts the values to float32.
 
-            y = x, rounded to the nearest value of the type; differentiable
+            y = x, rounded to the nearest value of a floating type, truncated to an integer
 
         Returns:
             [...] in the shape of x; this tensor itself where nothing changes.
@@ -1660,7 +1660,7 @@ class Tensor:
         """
         Returns the tensor in an element type, on a device, or both.
 
-            y = x, rounded to the nearest value of the type; differentiable
+            y = x, rounded to the nearest value of a floating type, truncated to an integer
 
         Args:
             *args: a type, a device, or both in any order.
@@ -2830,7 +2830,7 @@ def force_kernel(kernel: str, implementation: str) -> None:
 
 def from_dlpack(object: typing.Any) -> Tensor:
     """
-    Wraps an object with __dlpack__ without copying.
+    Wraps a contiguous object with __dlpack__ without copying. Another one is copied.
     """
 
 def from_numpy(array: numpy.ndarray) -> Tensor:

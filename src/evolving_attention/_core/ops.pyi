@@ -420,7 +420,7 @@ def cast(x: TensorLike, dtype: str) -> evolving_attention._core.Tensor:
     """
     Converts a tensor to another element type.
 
-        y = x, rounded to the nearest value of the type
+        y = x, rounded to the nearest value of a floating type, truncated to an integer
 
     The gradient comes back in the type of x.
 

@@ -294,7 +294,14 @@ def _fields_of(slot: Slot) -> dict[str, Any]:
     if not _is_data(type(slot)):
         return {}
     values: dict[str, Any] = dataclasses.asdict(cast(Any, slot))
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+    return {k: _plain(v) for k, v in values.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Returns NumPy's numbers and arrays, and tuples, as Python's numbers and lists."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value
 
 
 def all_zero(*weights: float | Sequence[float]) -> bool:

@@ -118,7 +118,9 @@ Var Attention::bias_map(const Var& q, const AttentionContext& context) const {
 Var Attention::scored(const Var& q, const Var& k,
                       const AttentionContext& context) const {
   const Var scores = slots_.score->scores(q, k, *slots_.scope, context);
-  return slots_.bias ? add(scores, bias_map(q, context)) : scores;
+  const Var sum = slots_.bias ? add(scores, bias_map(q, context)) : scores;
+  const bool dot = slots_.score->dot_scale() && !slots_.bias;
+  return dot ? sum : existing_cells(sum, context.maps);
 }
 
 AttentionOutput Attention::fused(const Var& q, const Var& k, const Var& v,
