@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers_translation import model, tokenizer
+from spiece_data import PIECES, model_of
 
 import evolving_attention as ea
 from evolving_attention.training.averaging import average_checkpoints, last_checkpoints
@@ -47,6 +48,29 @@ def test_one_model_is_its_own_mean(tmp_path: Path):
     average_checkpoints([part], tmp_path / "mean")
     files = [folder / "model.safetensors" for folder in (part, tmp_path / "mean")]
     assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_every_form_of_tokenizer_is_copied(tmp_path: Path):
+    parts = folders(tmp_path, 2)
+    names = ("spiece.model", "vocab.txt", "vocab.json", "merges.txt")
+    for name in names:
+        (parts[1] / name).write_text(name)
+    average_checkpoints(parts, tmp_path / "mean")
+    assert [(tmp_path / "mean" / name).read_text() for name in names] == [*names]
+
+
+def test_an_averaged_t5_has_its_tokenizer(tmp_path: Path):
+    pytest.importorskip("sentencepiece", reason="no extra t5")
+    sizes = {"vocab_size": 40, "d_model": 8, "d_ff": 8, "d_kv": 4, "num_layers": 1}
+    ea.create_model(
+        "t5_small", task="seq2seq_lm", num_heads=2, **sizes
+    ).save_pretrained(tmp_path / "one")
+    (tmp_path / "one" / "spiece.model").write_bytes(model_of(*PIECES))
+    words = ea.AutoTokenizer.from_pretrained(tmp_path / "one")
+    words.save_pretrained(tmp_path / "one")
+    average_checkpoints([tmp_path / "one"], tmp_path / "mean")
+    found = ea.AutoTokenizer.from_pretrained(tmp_path / "mean")
+    assert found.get_vocab() == words.get_vocab()
 
 
 def test_refused(tmp_path: Path):

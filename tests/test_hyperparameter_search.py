@@ -95,6 +95,14 @@ def test_several_objectives_and_metrics(tmp_path: Path) -> None:
     assert default_objective({"eval_loss": 1.0, "eval_f1": 0.25, "eval_x": 1}) == 1.25
 
 
+def test_the_number_of_tokens_is_no_objective(tmp_path: Path) -> None:
+    trainer = trainer_of(tmp_path, args={"include_num_input_tokens_seen": True})
+    trainer.train()
+    metrics = trainer.evaluate()
+    assert metrics["num_input_tokens_seen"] > 0
+    assert default_objective(metrics) == metrics["eval_loss"]
+
+
 def test_a_trial_that_diverges_does_not_end_the_search(tmp_path: Path) -> None:
     def space(trial: Any) -> dict[str, Any]:
         name = "learning_rate"

@@ -127,11 +127,35 @@ def test_refused(translator: ea.Translator):
         translator.translate(["one"], beam=999)
     with pytest.raises(ea.ConfigError, match=r"batch_size=0"):
         translator.translate(["one"], batch_size=0)
+    for size in (0, -1, 2.0):
+        with pytest.raises(
+            ea.ConfigError, match=rf"score: batch_size={size}, expected"
+        ):
+            translator.score(["one"], ["two"], batch_size=size)
     words = translator.tokenizer
     with pytest.raises(ea.CheckpointError, match=r"has 279 tokens .* model's 31 and"):
         ea.Translator(model(31), words)
     with pytest.raises(ea.ConfigError, match="a Tokenizer, expected an encoder-dec"):
         ea.Translator(words, words)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ([0], "1 sentence_numbers for 2 texts, expected one each"),
+        (np.arange(3), "3 sentence_numbers for 2 texts, expected one each"),
+        (5, "sentence_numbers is 5, expected a list of whole numbers"),
+        ([0.5, 1], r"sentence_numbers is \[0.5, 1\], expected a list"),
+        ([[0], [1, 2]], r"sentence_numbers is \[\[0\], \[1, 2\]\], expected a list"),
+    ],
+)
+def test_sentence_numbers_are_one_for_each_text(
+    translator: ea.Translator, numbers: Any, message: str
+):
+    for call in (translator.translate, translator.candidates):
+        with pytest.raises(ea.InputError, match=f"{call.__name__}: {message}"):
+            call(["one", "two"], sentence_numbers=numbers)
+    assert translator.translate([], sentence_numbers=[]) == []
 
 
 def test_a_folder_with_another_tokenizer(translator: Any, tmp_path: Path):

@@ -91,7 +91,8 @@ class TrainedRun:
 
     def train(self, trainer: Any, last: str | None) -> None:
         """Train from the beginning or from a checkpoint, and save the model."""
-        checkpoint = self.args.resume_from_checkpoint or last
+        given = self.args.resume_from_checkpoint
+        checkpoint = last if given is None else given
         try:
             metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
         except Interrupted as error:

@@ -82,7 +82,8 @@ def _pretrain(
     if not distributed.is_first():
         set_up_logging("warning")
     source = _Source(corpus, model_args, attention.config())  # reports errors early
-    checkpoint = args.resume_from_checkpoint or check_output_dir(args)
+    given = args.resume_from_checkpoint
+    checkpoint = check_output_dir(args) if given is None else given
     check_writable(args)
     tokenizer, train, held_out = _first_alone(
         args, lambda: _data(corpus, source, args, once)

@@ -123,7 +123,8 @@ def _train(pairs: Any, model_args: Any, args: Any, once: Once) -> dict[str, Any]
         raise refuse(
             "model", model_args.model, f"one of {', '.join(known)}", "choose one"
         )
-    checkpoint = args.resume_from_checkpoint or check_output_dir(args)
+    given = args.resume_from_checkpoint
+    checkpoint = check_output_dir(args) if given is None else given
     check_writable(args)
     text, held_out, tokenizer = once("text", lambda: _text(pairs))
     set_seed(args.seed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import random
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -172,7 +173,10 @@ class PackedLoader:
         self._collate, self.share, self.make_all = collate, share, make_all
         self.longest_first = longest_first
         by_length = group_by_length if shuffle else longest_first
-        self._lengths = row_lengths(features, collate is None) if by_length else None
+        self._lengths: np.ndarray | None = None
+        if by_length:
+            with _drawing_from(self.seed, self.epoch):
+                self._lengths = row_lengths(features, collate is None)
         self.batch_tokens = batch_tokens
         self._count: int | None = None  # number of batches if limited by tokens
         self._start = 0  # first batch of the next iteration
@@ -234,6 +238,28 @@ class PackedLoader:
                 yield from made
         else:
             yield from map(self._numbered_batch, todo)
+
+
+@contextlib.contextmanager
+def _drawing_from(seed: int, epoch: int) -> Iterator[None]:
+    """Seeds all global random generators, and restores their states after the block.
+
+    A data set may draw its rows at random. Lengths of such rows would depend on where
+    the epoch was resumed, and reading them would change the rows of later batches.
+    """
+    from evolving_attention import _core
+
+    states = np.random.get_state(), random.getstate(), _core.get_rng_state()
+    start = int(_keys(seed, epoch, 1, _ORDER_STREAM)[0]) % 2**32
+    try:
+        np.random.seed(start)
+        random.seed(start)
+        _core.manual_seed(start)
+        yield
+    finally:
+        np.random.set_state(states[0])
+        random.setstate(states[1])
+        _core.set_rng_state(states[2])
 
 
 def row_lengths(

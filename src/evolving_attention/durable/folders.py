@@ -102,8 +102,9 @@ def commit_directory(
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-        if keep is not None:
-            rotate(parent, keep, prefix=_prefix(final.name), protect=protect)
+        if keep is not None:  # the new one may have an older number
+            safe = [*protect, final]
+            rotate(parent, keep, prefix=_prefix(final.name), protect=safe)
     return final
 
 

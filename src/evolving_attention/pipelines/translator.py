@@ -164,7 +164,8 @@ class Translator:
 
         Raises:
             ConfigError: an option cannot be used.
-            InputError: a value is not text.
+            InputError: a value is not text, or ``prefixes`` or ``sentence_numbers`` are
+                not one for each text.
             DataError: a text is too long.
         """
         asked: Mapping[str, Any] = options
@@ -237,12 +238,13 @@ class Translator:
     ) -> list[list[Translation]]:
         texts = as_texts(given, f"Translator: {batch['name']}")
         size, first = batch["batch_size"], batch["first_line"]
-        if type(size) is not int or size < 1:
-            raise ConfigError(f"{where}: batch_size={size!r}, expected at least 1")
+        _check_batch_size(where, size)
         chosen = self._chosen(where, batch["beam"], options)
         numbers = chosen.pop("sentence_numbers", None)
         if numbers is None:
             numbers = range(first - 1, first - 1 + len(texts))
+        else:
+            _check_numbers(where, numbers, len(texts))
         prefixes = self._prefixes(where, batch["prefixes"], len(texts))
         rows = encode(
             texts, self.tokenizer, self.longest, batch["longer"], batch["name"], first
@@ -328,7 +330,13 @@ class Translator:
             sources, targets: sentences and their translations.
             batch_size: pairs per batch.
             longer: see :meth:`translate`.
+
+        Raises:
+            ConfigError: ``batch_size`` is not a number of at least 1.
+            InputError: the texts are not lists of str of one length.
+            DataError: a text is too long.
         """
+        _check_batch_size("Translator.score", batch_size)
         text = ParallelText(
             as_texts(sources, "Translator: sources"),
             as_texts(targets, "Translator: targets"),
@@ -352,3 +360,25 @@ class Translator:
         finally:
             self.model.train(was_training)
         return TokenLoss(total / tokens, tokens)
+
+
+def _check_batch_size(where: str, size: Any) -> None:
+    if type(size) is not int or size < 1:
+        raise ConfigError(f"{where}: batch_size={size!r}, expected at least 1")
+
+
+def _check_numbers(where: str, given: Any, count: int) -> None:
+    """Rejects sentence numbers that are not a list with one for each text."""
+    try:
+        numbers = np.asarray(given)
+    except ValueError:  # lists of unequal length
+        numbers = np.asarray(None)
+    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+        raise InputError(
+            f"{where}: sentence_numbers is {given!r}, expected a list of whole numbers"
+        )
+    if len(numbers) != count:
+        raise InputError(
+            f"{where}: {len(numbers)} sentence_numbers for {count} texts, expected one "
+            "each"
+        )

@@ -20,6 +20,7 @@ __all__ = ["average_checkpoints", "last_checkpoints"]
 
 _BESIDE = (  # copied if present
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
+    *("spiece.model", "vocab.txt", "vocab.json", "merges.txt"),
     "generation_config.json",
 )
 

@@ -123,6 +123,16 @@ class CallbackHandler:
             )
         self.callbacks.append(built)
 
+    def check(self) -> None:
+        """Checks, before anything of an earlier run is removed, that all can work.
+
+        Raises:
+            ConfigError: :class:`EarlyStoppingCallback` has no metric to watch.
+        """
+        for callback in self.callbacks:
+            if isinstance(callback, EarlyStoppingCallback):
+                callback.check(self.args)
+
     def pop(self, callback: Any) -> TrainerCallback | None:
         """Removes and returns a callback, given as instance or class."""
         for held in self.callbacks:
@@ -235,7 +245,16 @@ class EarlyStoppingCallback(TrainerCallback):
     def on_train_begin(
         self, args: Any, state: Any, control: Any, **kwargs: Any
     ) -> None:
-        """Checks that there is a metric to watch."""
+        """Checks that there is a metric to watch; stops what had waited long enough."""
+        self.check(args)
+        control.should_training_stop |= self.waited >= self.patience
+
+    def check(self, args: Any) -> None:
+        """Checks that there is a metric to watch.
+
+        Raises:
+            ConfigError: there is none.
+        """
         if args.metric_for_best_model is None or args.eval_strategy == "no":
             raise ConfigError(
                 "EarlyStoppingCallback: expected a metric to watch, got "

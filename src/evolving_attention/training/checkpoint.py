@@ -38,10 +38,11 @@ __all__ = [
     "RunParts",
     "check_output_dir",
     "check_writable",
-    "clear_or_refuse",
+    "clear_others",
     "find",
     "get_last_checkpoint",
     "load_model",
+    "refuse_others",
     "restore",
     "save",
 ]
@@ -126,29 +127,41 @@ def check_writable(args: TrainingArguments, model: Any = None) -> None:
         config.to_saved()
 
 
-def clear_or_refuse(args: TrainingArguments) -> None:
-    """Before a new run: removes or rejects another run's checkpoints in output_dir.
+def _is_in_output(args: TrainingArguments, path: pathlib.Path | None) -> bool:
+    """Whether a checkpoint is in the run's own folder."""
+    folder = pathlib.Path(args.output_dir).resolve()
+    return path is not None and path.resolve().parent == folder
 
-    With overwrite_output_dir its log and its results are removed too.
+
+def refuse_others(args: TrainingArguments, path: pathlib.Path | None) -> None:
+    """Rejects another run's checkpoints in output_dir.
+
+    Args:
+        args: the arguments.
+        path: the checkpoint to resume from; a run goes on in its folder.
 
     Raises:
         ConfigError: there are some, and overwrite_output_dir is not set.
     """
     present = durable.list_checkpoints(args.output_dir)
-    if present and not args.overwrite_output_dir:
+    if present and not args.overwrite_output_dir and not _is_in_output(args, path):
         raise ConfigError(
             f"output_dir={args.output_dir!r} holds {present[0].name} of another run, "
             "expected none at a fresh start; pass resume_from_checkpoint=True to go "
             "on, overwrite_output_dir=True to remove it, or choose another folder"
         )
-    for path in present:
+
+
+def clear_others(args: TrainingArguments, path: pathlib.Path | None) -> None:
+    """With overwrite_output_dir, removes another run's checkpoints, log and results.
+
+    Call it after all checks, so that a refused run leaves the folder as it was.
+    """
+    if not args.overwrite_output_dir or _is_in_output(args, path):
+        return
+    for path in durable.list_checkpoints(args.output_dir):
         shutil.rmtree(path)
-    if args.overwrite_output_dir:
-        _clear_records(pathlib.Path(args.output_dir))
-
-
-def _clear_records(folder: pathlib.Path) -> None:
-    """Empties the log and removes the results of an earlier run."""
+    folder = pathlib.Path(args.output_dir)
     log = folder / "log.jsonl"
     if log.is_file():
         os.truncate(log, 0)  # an evaluation before the run may have it open
@@ -271,7 +284,10 @@ def restore(parts: RunParts, path: pathlib.Path) -> TrainerState:
     )
     load_model(parts.model, path)
     _load_optimizer(parts.optimizer, path, facts["optimizer_step"])
-    parts.schedule.load_state_dict(facts["schedule"])
+    schedule, rate = facts["schedule"], parts.args.learning_rate
+    if facts["fingerprint"].get("learning_rate", rate) != rate:
+        schedule = {**schedule, "base_lrs": parts.schedule.base_lrs}  # forced
+    parts.schedule.load_state_dict(schedule)
     runtime.set_random_state(facts["random"])
     state.best_model_checkpoint = _best_beside(path, state, parts.args)
     return state

@@ -7,6 +7,7 @@ import reprlib
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -30,6 +31,7 @@ __all__ = [
     "Evaluator",
     "evaluation_loop",
     "given_loss",
+    "replaced_loss",
     "speed_metrics",
 ]
 
@@ -40,8 +42,9 @@ class EvaluationResult:
 
     ``predictions`` is [N, ...] for sequence outputs and [tokens, ...] for token outputs
     ([tokens, 2] for start and end logits, with labels [N, 2], the positions); None with
-    loss_only. ``loss`` is the mean over rows, or over packed target tokens; None
-    without labels.
+    loss_only. Token outputs of a collator's padded batches are [N, longest, ...], and
+    labels per token [N, longest]; rows of narrower batches end with -100 in both.
+    ``loss`` is the mean over rows, or over packed target tokens; None without labels.
     """
 
     predictions: np.ndarray | None
@@ -60,7 +63,7 @@ def evaluation_loop(
     options: dict[str, Any] | None = None,
     on_batch: Callable[[int], Any] | None = None,
     team: Alone | None = None,
-    loss_func: Callable[..., Any] | None = None,
+    own_loss: Callable[..., Any] | None = None,
 ) -> EvaluationResult:
     """Runs the model over all batches without dropout and without gradients.
 
@@ -72,7 +75,7 @@ def evaluation_loop(
         on_batch: called with the number of finished batches; may raise to stop.
         team: the processes that share the batches. A batch of another process is
             None; every process gets the results of all.
-        loss_func: replaces the model's loss, see :func:`given_loss`.
+        own_loss: replaces the model's loss, see :func:`replaced_loss`.
     """
     team = team or Alone()
     was_training = model.training
@@ -89,8 +92,8 @@ def evaluation_loop(
                     labelled = b.has_targets(batch)
                     count = b.row_count(batch)
                     extra = (options or {}) if labelled else {}
-                    if loss_func is not None and "labels" in batch:
-                        out, value = given_loss(model, b.inputs_of(batch), loss_func)
+                    if own_loss is not None and "labels" in batch:
+                        out, value = own_loss(model, b.inputs_of(batch))
                     else:
                         out = model(**b.inputs_of(batch), **extra)
                         value = out.loss
@@ -161,6 +164,25 @@ def given_loss(
     return out, loss
 
 
+def replaced_loss(trainer: Any, usual: Any) -> Callable[..., Any] | None:
+    """Returns f(model, inputs) = (outputs without labels, loss) of a replaced loss.
+
+    Args:
+        trainer: a Trainer, with a ``compute_loss_func``, or whose class has a
+            ``compute_loss`` of its own.
+        usual: the method of the base class; None is returned for it alone.
+    """
+    given = trainer.compute_loss_func
+    if type(trainer).compute_loss is usual:
+        return None if given is None else partial(given_loss, loss_func=given)
+
+    def outputs_and_loss(model: Any, inputs: dict[str, Any]) -> tuple[Any, Any]:
+        others = {name: value for name, value in inputs.items() if name != "labels"}
+        return model(**others), trainer.compute_loss(model, inputs)
+
+    return outputs_and_loss
+
+
 class _Rows:
     """Outputs per row, collected in batch order and returned in data order."""
 
@@ -184,14 +206,18 @@ class _Rows:
 
     def in_order(self, team: Alone) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Returns (predictions, labels) of all processes, sorted by row id."""
+        widths = [
+            _common_width(team, what, rows)
+            for what, rows in (("logits", self.logits), ("labels", self.labels))
+        ]
         if team.size > 1:
             self.ids = [team.arrays(_joined(self.ids))]
-            self.logits = _exchanged(team, self.logits)
-            self.labels = _exchanged(team, self.labels)
+            self.logits = _exchanged(team, self.logits, widths[0])
+            self.labels = _exchanged(team, self.labels, widths[1])
         if not self.logits:
             return None, None
         order = np.argsort(np.concatenate(self.ids), kind="stable")
-        predictions = np.concatenate([self.logits[i] for i in order])
+        predictions = _joined([self.logits[i] for i in order], widths[0])
         if len(self.labels) != len(self.logits):
             if self.labels:
                 raise InputError(
@@ -199,19 +225,56 @@ class _Rows:
                     "all or none; give every row of the data set a label, or no row"
                 )
             return predictions, None
-        return predictions, np.concatenate([self.labels[i] for i in order])
+        return predictions, _joined([self.labels[i] for i in order], widths[1])
 
 
-def _joined(arrays: list[np.ndarray]) -> np.ndarray:
-    return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
+def _common_width(team: Alone, what: str, rows: list[np.ndarray]) -> int:
+    """Returns the largest size of axis 1 in the rows of all processes; 0 without it.
+
+    Raises:
+        InputError: rows differ in another axis; each process raises it.
+    """
+    own = {row.shape[1:] for row in rows}
+    shapes = sorted({tuple(shape) for shape in team.gather([*map(list, own)])})
+    first = shapes[0] if shapes else ()
+    odd = [one for one in shapes if (len(one), one[1:]) != (len(first), first[1:])]
+    if odd:
+        found, other = (", ".join(map(str, ("…", *one))) for one in (first, odd[0]))
+        raise InputError(
+            f"evaluation: {what} are [{found}] in one batch and [{other}] in another, "
+            "expected sizes that differ in the second axis at most; if the "
+            "attention_mask of some rows excludes tokens between others, pass "
+            "data_collator=ea.data.collate.collate_padded"
+        )
+    return max((one[0] for one in shapes if one), default=0)
 
 
-def _exchanged(team: Alone, rows: list[np.ndarray]) -> list[np.ndarray]:
+def _joined(arrays: list[np.ndarray], width: int = 0) -> np.ndarray:
+    """Concatenates along axis 0; fills axis 1 up to ``width`` with -100.
+
+    Metrics for transformers' Trainer expect this value in logits and labels.
+    """
+    if not arrays:
+        return np.zeros(0, np.int64)
+    if all(array.ndim < 2 or array.shape[1] == width for array in arrays):
+        return np.concatenate(arrays)
+    # int8 holds -100, which unsigned types do not
+    kind = np.result_type(np.int8, *{array.dtype for array in arrays})
+    shape = (sum(map(len, arrays)), width, *arrays[0].shape[2:])
+    joined = np.full(shape, IGNORED, kind)
+    start = 0
+    for array in arrays:
+        joined[start : start + len(array), : array.shape[1]] = array
+        start += len(array)
+    return joined
+
+
+def _exchanged(team: Alone, rows: list[np.ndarray], width: int) -> list[np.ndarray]:
     """Returns the rows of all processes, one process after another."""
     lengths = team.arrays(np.array([len(row) for row in rows], np.int64))
     if not len(lengths):
         return []
-    return np.split(team.arrays(_joined(rows)), np.cumsum(lengths)[:-1])
+    return np.split(team.arrays(_joined(rows, width)), np.cumsum(lengths)[:-1])
 
 
 def _by_row(batch: b.Batch, values: np.ndarray) -> list[np.ndarray]:
@@ -254,7 +317,7 @@ class Evaluator:
         loss_only: bool,
         compute_metrics: Callable[[EvalPrediction], Any] | None,
         on_batch: Callable[[int, int], Any],
-        loss_func: Callable[..., Any] | None = None,
+        own_loss: Callable[..., Any] | None = None,
     ) -> PredictionOutput:
         """Predicts a data set in one pass: predictions, labels and prefixed metrics.
 
@@ -265,7 +328,7 @@ class Evaluator:
             loss_only: keep no predictions.
             compute_metrics: maps predictions and labels to a dict.
             on_batch: called with the numbers of finished and of all batches; may raise.
-            loss_func: see :func:`given_loss`; None: the model's loss.
+            own_loss: see :func:`replaced_loss`; None: the model's loss.
         """
         total, began = len(loader), time.monotonic()
         smoothing = self.args.label_smoothing_factor
@@ -276,7 +339,7 @@ class Evaluator:
             options={"label_smoothing": smoothing} if smoothing else {},
             on_batch=lambda done: on_batch(done, total),
             team=self.team,
-            loss_func=loss_func,
+            own_loss=own_loss,
         )
         metrics: dict[str, float] = {}
         if found.loss is not None:

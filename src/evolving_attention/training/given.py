@@ -16,6 +16,7 @@ __all__ = [
     "arguments",
     "check_callbacks",
     "check_loss_func",
+    "check_methods",
     "check_optimizers",
     "model_of",
     "name_data",
@@ -207,6 +208,32 @@ def check_callbacks(callbacks: Any) -> list[Any]:
             "pass callbacks=[…]"
         )
     return [*(callbacks or ())]
+
+
+# Methods of transformers' Trainer that this one does not have, by what replaces them.
+_REPLACED = {
+    "get_train_dataloader": "data_collator",
+    "get_eval_dataloader": "data_collator",
+    "get_test_dataloader": "data_collator",
+    "training_step": "compute_loss",
+    "prediction_step": "compute_loss",
+    "evaluation_loop": "evaluate",
+    "prediction_loop": "predict",
+    "create_scheduler": "optimizers=(optimizer, schedule)",
+}
+
+
+def check_methods(kind: type) -> None:
+    """Rejects a subclass of Trainer with a method that only transformers' calls.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    for name in _REPLACED.keys() & vars(kind).keys():
+        raise ConfigError(
+            f"{kind.__name__}.{name}: this Trainer calls no such method, expected one "
+            f"that it calls; use {_REPLACED[name]}"
+        )
 
 
 _OURS = {"SGD": "SGD", "RAdam": "RAdam"}  # by PyTorch's names; all others: AdamW

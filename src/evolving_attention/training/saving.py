@@ -86,9 +86,9 @@ class Saver:
     def _note_callbacks(self, state: TrainerState, control: TrainerControl) -> None:
         """Stores the callbacks' states and pending requests in the state."""
         state.stateful_callbacks = self.callbacks.state_dict()
-        state.pending = {n: v for n, v in vars(control).items() if v}
-        if state.global_step >= state.max_steps:  # a longer run may continue from here
-            state.pending.pop("should_training_stop", None)
+        pending = {n: v for n, v in vars(control).items() if v}
+        pending.pop("should_training_stop", None)  # the resumed run decides for itself
+        state.pending = pending
 
     def leave(
         self, state: TrainerState, control: TrainerControl, guard: InterruptGuard
@@ -97,15 +97,19 @@ class Saver:
         step = state.global_step
         failure = self.commit(state, control)
         if failure is None:
-            told = (
-                f"the state is saved in {ckpt.folder_of(self.args, step)}; go on with "
-                "resume_from_checkpoint=True"
-            )
+            told = f"the state is {self._where(ckpt.folder_of(self.args, step))}"
         else:
             told = f"the state is not saved ({failure}); {self._what_is_saved()}"
         raise Interrupted(
             f"{guard.name} after step {step}: {told}", guard.received or signal.SIGINT
         )
+
+    def _where(self, folder: pathlib.Path) -> str:
+        """Returns a sentence on a checkpoint that was just saved and its use."""
+        last = ckpt.get_last_checkpoint(self.args.output_dir)
+        newest = last is not None and pathlib.Path(last).name == folder.name
+        wanted = True if newest else str(folder)  # a run from an older one may be alone
+        return f"saved in {folder}; go on with resume_from_checkpoint={wanted!r}"
 
     def _what_is_saved(self) -> str:
         """Returns a sentence on the newest complete checkpoint and its use."""
@@ -148,7 +152,7 @@ class Saver:
         self._note_callbacks(state, control)
         try:
             folder = ckpt.save(self.parts, state)
-            told = f"is saved in {folder}; go on with resume_from_checkpoint=True"
+            told = f"is {self._where(folder)}"
         except Error as failure:
             told = f"could not be saved ({failure}); {self._what_is_saved()}"
         warnings.warn(

@@ -20,6 +20,7 @@ _OPTIONS = {  # besides the study's; Ray's trials see no other trial
     "ray": (*(one for one in _STUDY if one != "pruner"), *search_ray.OPTIONS),
 }
 _DIRECTIONS = ("minimize", "maximize")
+_PROGRESS = ("epoch", "num_input_tokens_seen")  # in metrics, but not results
 _WHY = "for hyperparameter_search"
 
 
@@ -64,7 +65,7 @@ def default_objective(metrics: Mapping[str, Any]) -> float:
     scores = {
         name: float(value)
         for name, value in metrics.items()
-        if not name.endswith(ends) and "_mem_" not in name and name != "epoch"
+        if not name.endswith(ends) and "_mem_" not in name and name not in _PROGRESS
     }
     loss = scores.pop("eval_loss", None)
     if scores:

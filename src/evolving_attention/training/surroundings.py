@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from evolving_attention import durable
 from evolving_attention.training import checkpoint as ckpt
-from evolving_attention.training import numerics, results, search
+from evolving_attention.training import given, numerics, results, search
 from evolving_attention.training.alone import Alone
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.callbacks import CallbackHandler
@@ -29,6 +29,10 @@ class Surroundings:
     team: Alone
     state: TrainerState
     callback_handler: CallbackHandler
+
+    def __init_subclass__(cls) -> None:
+        """Rejects methods that nothing would call."""
+        given.check_methods(cls)
 
     def save_model(self, output_dir: str | None = None) -> None:
         """Writes weights, configuration, tokenizer and training_args.json.

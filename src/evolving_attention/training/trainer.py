@@ -34,7 +34,7 @@ from evolving_attention.training import (
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.callbacks import CallbackHandler, DefaultFlowCallback
 from evolving_attention.training.deferred import step_runner
-from evolving_attention.training.evaluate import Evaluator, given_loss
+from evolving_attention.training.evaluate import Evaluator, given_loss, replaced_loss
 from evolving_attention.training.fingerprint import run_fingerprint
 from evolving_attention.training.interrupts import InterruptGuard, SignalReceived
 from evolving_attention.training.loaders import Loaders
@@ -350,29 +350,29 @@ class Trainer(Surroundings):
 
     def _log_evaluate_save(self) -> None:
         """Does what the callbacks have requested, in this order."""
-        state, control = self.state, self.control
+        state = self.state
         best = state.best_metric, state.best_global_step  # best saved checkpoint
-        if control.should_log:
-            control.should_log = False
+        if self.control.should_log:  # a callback may replace the control
+            self.control.should_log = False
             self.log(self._reporter.step_logs(state))
-        if control.should_evaluate:
+        if self.control.should_evaluate:
             try:
                 metrics = self.evaluate()
                 if self._watch is not None:
-                    self._watch.see(metrics, state, control)
+                    self._watch.see(metrics, state, self.control)
                 is_best = self._evaluator.is_new_best(state, metrics)
             except SignalReceived:
                 raise
             except Exception as error:
                 self._saver.keep_unscored(state, self.control, error)
                 raise
-            control.should_evaluate = False
+            self.control.should_evaluate = False
             if is_best and (
                 self.args.load_best_model_at_end or self.args.save_strategy == "best"
             ):
-                control.should_save = True
-        if control.should_save:
-            control.should_save = False
+                self.control.should_save = True
+        if self.control.should_save:
+            self.control.should_save = False
             if not self._saver.checkpoint(state, self.control):
                 state.best_metric, state.best_global_step = best
         state.pending = {}
@@ -399,9 +399,9 @@ class Trainer(Surroundings):
         )
         self._saver.begin(parts)
         self.team.compare_start(path, parts.fingerprint)
+        if self.team.is_first:
+            ckpt.refuse_others(self.args, path)
         if path is None:
-            if self.team.is_first:
-                ckpt.clear_or_refuse(self.args)
             runtime.set_seed(self.args.seed)
             self.state = TrainerState()
         else:
@@ -430,6 +430,9 @@ class Trainer(Surroundings):
                 callbacks=self.callback_handler.callbacks,
                 rows_of=lambda part: self._rows(part, "eval_dataset"),
             )
+        self.callback_handler.check()
+        if self.team.is_first:
+            ckpt.clear_others(self.args, path)
 
     def _sample_loss(self, rows: Any) -> Any:
         """Returns the loss of one batch of rows, with the dropout of training."""
@@ -454,9 +457,8 @@ class Trainer(Surroundings):
         return self._loaders.rows(*parts, own_loss=loss is Trainer.compute_loss)
 
     def _event(self, name: str, **kwargs: Any) -> None:
-        self.control = self.callback_handler.call(
-            name, self.state, self.control, **kwargs
-        )
+        call, state = self.callback_handler.call, self.state
+        self.control = call(name, state, self.control, **kwargs)
 
     def _objects(self) -> dict[str, Any]:
         """Returns the keyword arguments of every callback."""
@@ -475,7 +477,7 @@ class Trainer(Surroundings):
         """Returns the mean loss of a batch as a 0-d tensor; here the model's own.
 
         Args:
-            model: the model, in training mode.
+            model: the model; evaluation calls this function too.
             inputs: the model's inputs, with ``labels``, and with ``sample_weight`` [B]
                 if rows or classes are weighted.
 
@@ -562,9 +564,8 @@ class Trainer(Surroundings):
             for name, part in dataset.items():
                 together.update(self.evaluate(part, f"{metric_key_prefix}_{name}"))
             return together
-        output = self._predict(
-            dataset, "eval_dataset", metric_key_prefix, self.args.prediction_loss_only
-        )
+        loss_only = self.args.prediction_loss_only
+        output = self._predict(dataset, "eval_dataset", metric_key_prefix, loss_only)
         self.log(output.metrics)
         self._event("on_evaluate", metrics=output.metrics)
         return output.metrics
@@ -590,7 +591,7 @@ class Trainer(Surroundings):
                 loss_only=loss_only,
                 compute_metrics=self.compute_metrics,
                 on_batch=self._after_prediction,
-                loss_func=self.compute_loss_func,
+                own_loss=replaced_loss(self, Trainer.compute_loss),
             )
 
     def _after_prediction(self, done: int, total: int) -> None:

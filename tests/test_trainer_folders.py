@@ -1,0 +1,154 @@
+"""Runs that go on from older checkpoints, from other folders, or with other options."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers_fake_model import FakeModel, make_rows
+
+from evolving_attention.errors import ConfigError, Interrupted
+from evolving_attention.training import (
+    EarlyStoppingCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+
+@pytest.fixture(autouse=True)
+def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda fd: None)  # this process is never killed
+
+
+class SignalAt(TrainerCallback):
+    """Sends SIGINT at the end of one step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == self.step:
+            signal.raise_signal(signal.SIGINT)
+
+
+def trainer(folder: Path, *callbacks: TrainerCallback, **options: Any) -> Trainer:
+    """Returns a Trainer whose epoch has 6 steps."""
+    options = {
+        "num_train_epochs": 2,
+        "per_device_train_batch_size": 4,
+        "lr_scheduler_type": "constant",
+        "save_strategy": "steps",
+        "save_steps": 4,
+        "disable_tqdm": True,
+        "report_to": "none",
+        **options,
+    }
+    rows = make_rows(24)
+    return Trainer(
+        FakeModel(),
+        TrainingArguments(str(folder), **options),
+        train_dataset=rows,
+        eval_dataset=rows if options.get("eval_strategy") else None,
+        callbacks=list(callbacks),
+    )
+
+
+def names(folder: Path) -> list[str]:
+    """Returns the names of the checkpoints."""
+    return sorted(path.name for path in folder.glob("checkpoint-*"))
+
+
+def test_an_interrupted_run_from_an_older_checkpoint_is_kept_and_named(tmp_path):
+    trainer(tmp_path).train()
+    assert names(tmp_path) == ["checkpoint-12", "checkpoint-4", "checkpoint-8"]
+    again = trainer(tmp_path, SignalAt(7), save_total_limit=1)
+    with pytest.raises(Interrupted) as caught:
+        again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
+    assert "checkpoint-7" in names(tmp_path)
+    named = re.search(r"resume_from_checkpoint='(.*)'", str(caught.value))
+    assert named, str(caught.value)
+    further = trainer(tmp_path)
+    further.train(resume_from_checkpoint=named[1])
+    assert further.state.global_step == 12
+
+
+def test_a_run_from_another_folder_keeps_the_run_that_is_there(tmp_path):
+    trainer(tmp_path / "a", max_steps=4).train()
+    trainer(tmp_path / "b", seed=7).train()
+    before = names(tmp_path / "b")
+    source = str(tmp_path / "a" / "checkpoint-4")
+    with pytest.raises(ConfigError, match="holds checkpoint-12 of another run"):
+        trainer(tmp_path / "b", save_total_limit=1).train(source)
+    assert names(tmp_path / "b") == before
+    trainer(tmp_path / "b", save_steps=5, overwrite_output_dir=True).train(source)
+    assert names(tmp_path / "b") == ["checkpoint-10", "checkpoint-12", "checkpoint-5"]
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "options"),
+    [
+        ([EarlyStoppingCallback(2)], {}),
+        ([], {"eval_strategy": "epoch", "metric_for_best_model": "acuracy"}),
+    ],
+)
+def test_a_refused_run_removes_nothing(tmp_path, callbacks, options):
+    trainer(tmp_path).train()
+    before = {path: path.stat().st_size for path in sorted(tmp_path.rglob("*"))}
+    with pytest.raises(ConfigError, match="metric"):
+        trainer(tmp_path, *callbacks, overwrite_output_dir=True, **options).train()
+    assert {path: path.stat().st_size for path in sorted(tmp_path.rglob("*"))} == before
+
+
+def test_a_forced_learning_rate_is_used(tmp_path):
+    trainer(tmp_path, max_steps=4, learning_rate=1e-3, logging_steps=1).train()
+    again = trainer(
+        tmp_path, max_steps=8, learning_rate=1e-5, logging_steps=1, force_resume=True
+    )
+    again.train(resume_from_checkpoint=True)
+    logs = again.state.log_history
+    rates = [entry["learning_rate"] for entry in logs if "learning_rate" in entry]
+    assert rates == [1e-3] * 4 + [1e-5] * 4
+
+
+def test_a_run_that_stopped_early_goes_on_with_more_patience(tmp_path):
+    options = {
+        "eval_strategy": "epoch",
+        "save_strategy": "epoch",
+        "metric_for_best_model": "loss",
+        "num_train_epochs": 6,
+        "learning_rate": 0.0,
+    }
+
+    def steps(*callbacks: TrainerCallback, resume: bool = True) -> int:
+        run = trainer(tmp_path, *callbacks, **options)
+        return int(run.train(resume_from_checkpoint=resume or None).global_step)
+
+    assert steps(EarlyStoppingCallback(1), resume=False) == 12
+    assert steps(EarlyStoppingCallback(1)) == 12  # as the run without a break
+    assert steps(EarlyStoppingCallback(2)) == 18
+    assert steps() == 36
+
+
+def test_a_callback_that_returns_a_new_control_asks_once(tmp_path):
+    class Saves(TrainerCallback):
+        def __init__(self) -> None:
+            self.evaluated: list[int] = []
+            self.saved: list[int] = []
+
+        def on_evaluate(self, args: Any, state: Any, control: Any, **kw: Any) -> Any:
+            self.evaluated.append(state.global_step)
+            return dataclasses.replace(control, should_save=True)
+
+        def on_save(self, args: Any, state: Any, control: Any, **kw: Any) -> None:
+            self.saved.append(state.global_step)
+
+    seen = Saves()
+    options = {"eval_strategy": "steps", "eval_steps": 3, "save_strategy": "no"}
+    trainer(tmp_path, seen, max_steps=6, **options).train()
+    assert (seen.evaluated, seen.saved) == ([3, 6], [3, 6])
