@@ -223,6 +223,27 @@ def test_balanced_classes_weigh_the_same() -> None:
     numbered.fit(X, (y == "slow").astype(int))
 
 
+@pytest.mark.parametrize("labels", [[0, 1], [False, True], ["0", "1"]], ids=str)
+@pytest.mark.parametrize("earlier", [False, True], ids=["now", "earlier"])
+def test_class_weights_keep_their_labels_in_a_folder(labels, earlier, tmp_path) -> None:
+    X, _ = waves(20)
+    y = np.array(labels)[np.arange(20) % 2]
+    given = dict(zip(np.array(labels), [1.0, 3.0], strict=True))
+    model = ea.TimeSeriesClassifier(**QUICK, class_weight=given).fit(X, y)
+    model.save(tmp_path)
+    if earlier:  # what earlier versions wrote: labels as text
+        file = tmp_path / "estimator.json"
+        record = json.loads(file.read_text())
+        pairs = record["options"]["class_weight"]
+        record["options"]["class_weight"] = {str(label): w for label, w in pairs}
+        file.write_text(json.dumps(record))
+    loaded = ea.TimeSeriesClassifier.load(tmp_path)
+    assert repr(loaded.class_weight) == repr(dict(zip(labels, [1.0, 3.0], strict=True)))
+    np.testing.assert_array_equal(
+        loaded.fit(X, y).predict_proba(X), model.predict_proba(X)
+    )
+
+
 def test_weights_of_a_regression() -> None:
     X, y = levels()
     both, targets = np.concatenate([X, X]), np.concatenate([y, y + 20])

@@ -166,3 +166,40 @@ def test_a_ts_file_without_targets(tmp_path) -> None:
     assert (len(part), part.y) == (4, None)
     with pytest.raises(ea.DataError, match="no targets"):
         ea.timeseries.read_ts(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("label,a,b\n,1,2\n,3,4\n", {}),
+        ("label,a,b\ncat,1,2\n,3,4\n", {}),
+        ("label,a,b\ncat,1,2\ndog,3,4\n", {"regression": True}),
+        ("id,time,a,label\ns,1,1,\ns,2,2,\nt,1,3,\nt,2,4,x\n", {}),
+        ("label,a,b\n1.5,1,2\nNA,3,4\n", {}),
+    ],
+    ids=["empty", "partly", "text", "long", "number"],
+)
+def test_targets_that_are_not_used_need_not_be_usable(table, text, options) -> None:
+    part = read_csv(table(text), labelled=False, **options)
+    assert (len(part), part.y, part.is_regression) == (2, None, False)
+    np.testing.assert_array_equal(np.ravel(part.X), [1, 2, 3, 4])
+    with pytest.raises(ea.DataError, match=r"is empty|is no number"):
+        read_csv(table(text), **options)
+
+
+def test_words_for_missing_numbers_may_be_labels_and_ids(table, caplog) -> None:
+    part = read_csv(table("id,a,b,label\nNA,1,null,Some\nDE,NA,4,None\n"))
+    assert (part.ids, part.y.tolist()) == (("NA", "DE"), ["Some", "None"])
+    np.testing.assert_array_equal(part.X, [[[1, np.nan]], [[np.nan, 4]]])
+    assert "'None' in the column 'label' is read as a label" in caplog.text
+    for word in ("nan", "NaN", "?", " "):
+        with pytest.raises(ea.DataError, match=r"csv:3: .*'label' is empty"):
+            read_csv(table(f"a,b,label\n1,2,x\n3,4,{word}\n"))
+
+
+def test_a_line_break_in_a_name(table) -> None:
+    text = 'id,time,"a\nb",label\n1,0,2,x\n2,0,{},y\n'
+    part = read_csv(table(text.format(3)))
+    assert (part.channel_names, part.y.tolist()) == (("a\nb",), ["x", "y"])
+    with pytest.raises(ea.DataError, match=r"csv:4: 'bad'"):
+        read_csv(table(text.format("bad")))

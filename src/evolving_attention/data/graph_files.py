@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,7 +59,7 @@ def load_npz(
     try:
         with np.load(file, allow_pickle=False) as found:
             arrays = {name: found[name] for name in found.files}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+    except Exception as error:  # zip, zlib, pickle and format errors of many classes
         raise DataError(
             f"cannot be read ({error}); expected a .npz file of arrays", str(file)
         ) from error

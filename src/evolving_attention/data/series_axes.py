@@ -198,7 +198,7 @@ def series_of_index(
 
     Raises:
         ShapeError: the index has more levels, or its first level is time.
-        InputError: a time step appears twice.
+        InputError: a time step appears twice, or a row has no series or no time.
     """
     index = table.index
     if index.nlevels != 2:
@@ -211,6 +211,14 @@ def series_of_index(
             f"{name}: the first index level is {index.names[0]!r}, expected the "
             f"series, then time; use {name}.swaplevel()"
         )
+    for level, what in enumerate(("series", "time")):
+        bad = np.asarray(index.get_level_values(level).isna())
+        if bad.any():  # grouping would drop these rows without a word
+            row = int(np.argmax(bad))
+            raise InputError(
+                f"{name}: row {row} has the index {tuple(index[row])}, expected a "
+                f"{what} in every row; complete it or leave the row out"
+            )
     if not index.is_unique:
         twice = ", ".join(map(str, index[index.duplicated()][0]))
         raise InputError(

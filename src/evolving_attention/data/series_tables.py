@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import logging
 import re
 import warnings
@@ -26,7 +27,12 @@ __all__ = ["read_csv"]
 
 _LOGGER = logging.getLogger("evolving_attention")
 _TARGETS = ("label", "labels", "target", "class", "y")
-_MISSING = ("?", "NULL", "None")  # in addition to pandas' own: empty, NA, NaN, …
+# Cells without a value: in every column, and among numbers, for they may be names.
+_EMPTY = (
+    *("", "?", "nan", "NaN", "-nan", "-NaN", "<NA>", "#N/A", "#N/A N/A", "#NA"),
+    *("1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+)
+_WORDS = ("NA", "N/A", "n/a", "NULL", "null", "None")
 _DELIMITERS = ",;\t|"
 _NAMELESS = re.compile(r"(Unnamed: \d+)?")  # pandas' name of a nameless column
 _DATED = re.compile(r"\d{4}|\d\D+\d")
@@ -50,7 +56,8 @@ def read_csv(
     time, and one for each channel (or one with the channel's name and one with its
     value). In any other table each row is a series with one channel, its steps in the
     order of the columns, or of their numbers where these mix (t1, t10, t2). Empty cells
-    are missing values, at the end padding. A nameless first column, pandas' index, is
+    are missing values, at the end padding; so are NA, null and the like among numbers,
+    while these words may be labels or ids. A nameless first column, pandas' index, is
     skipped.
 
     Args:
@@ -62,7 +69,8 @@ def read_csv(
         time: column that sorts the rows of a series: numbers, dates or t1, t2, …; None:
             ``time``, ``t``, ``step``, ``date`` or similar.
         regression: whether targets are values; None: true if one is not a whole number.
-        labelled: whether a table without targets, or without ``target``, is an error.
+        labelled: whether a table without targets, or without ``target``, is an error;
+            False: ``y`` is None if there are none, or if one is missing or unusable.
         delimiter: column separator; None: the most frequent of , ; | and tab in the
             header.
 
@@ -105,11 +113,9 @@ def read_csv(
     else:
         found = _long(table, others, id_column, time_column)
     X, first_rows, ids, names = found
-    y, is_regression = None, False
-    if column is not None:
-        if time_column is not None:
-            table.check_constant(column, str(id_column))
-        y, is_regression = _targets(table, column, first_rows, regression)
+    if column is not None and time_column is not None:
+        table.check_constant(column, str(id_column))
+    y, is_regression = _targets(table, column, first_rows, regression, labelled)
     part = SeriesPart(X, y, is_regression, str(file), ids, names)
     form = "series in rows" if time_column is None else f"steps by {time_column!r}"
     _LOGGER.info("%r, %s, target %r", part, form, column)
@@ -122,7 +128,7 @@ class _Table:
     def __init__(
         self, path: Path, delimiter: str | None, given: Collection[str | None]
     ) -> None:
-        self.path = path
+        self.path, self._header_lines = path, 1
         pandas = require("pandas", extra="timeseries", why="to read tables of series")
         if not path.is_file():
             raise DataError(
@@ -130,11 +136,7 @@ class _Table:
                 str(path),
             )
         try:
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                header = file.readline()
-                if delimiter is None:
-                    delimiter = max(_DELIMITERS, key=header.count)
-                names = next(csv.reader([header], delimiter=delimiter), [])
+            header, names, self._header_lines, delimiter = _header(path, delimiter)
             with warnings.catch_warnings():
                 warnings.simplefilter("error")  # rows longer than the header
                 self.frame = pandas.read_csv(
@@ -142,7 +144,8 @@ class _Table:
                     sep=delimiter,
                     dtype=str,
                     encoding="utf-8-sig",
-                    na_values=_MISSING,
+                    keep_default_na=False,
+                    na_values=_EMPTY,
                     skip_blank_lines=False,
                     index_col=False,
                 )
@@ -203,7 +206,8 @@ class _Table:
 
     def error(self, reason: str, row: int | None = None) -> DataError:
         """Returns an error in this file, at the row counted from 1; 0 is the header."""
-        return DataError(reason, str(self.path), None if row is None else row + 1)
+        line = row and row + self._header_lines - 1
+        return DataError(reason, str(self.path), None if line is None else line + 1)
 
     def role(
         self,
@@ -242,6 +246,7 @@ class _Table:
         found = np.empty((len(self.frame), len(names)))
         for i, name in enumerate(names):
             column = self.frame[name]
+            column = column.mask(column.isin(_WORDS))
             try:
                 found[:, i] = column.to_numpy(dtype=np.float64, na_value=np.nan)
             except ValueError:
@@ -259,9 +264,17 @@ class _Table:
                 ) from None
         return found
 
+    def cells(self, name: str) -> Any:
+        """Returns a column as text without outer blanks, NaN for empty cells."""
+        column = self.frame[name].str.strip()
+        empty, words = column == "", column.isin(_WORDS)
+        if all(map(_is_number, column[~(empty | words)].dropna())):
+            empty |= words
+        return column.mask(empty)
+
     def text(self, name: str) -> Array:
         """Returns a column as text; an empty cell is an error."""
-        column = self.frame[name]
+        column = self.cells(name)
         empty = column.isna().to_numpy()
         if empty.any():
             row = int(self.frame.index[int(np.argmax(empty))])
@@ -270,13 +283,16 @@ class _Table:
                 "complete it or leave the row out",
                 row + 1,
             )
-        return np.array(column.str.strip().tolist(), dtype=object)
+        return np.array(column.tolist(), dtype=object)
 
     def check_constant(self, column: str, id_column: str) -> None:
-        """Refuse a series with more than one target."""
-        values, ids = self.text(column), self.text(id_column)
+        """Refuse a series with more than one target; says nothing of empty cells."""
+        values, ids = self.cells(column), self.text(id_column)
+        given = values.notna().to_numpy()
         first: dict[str, str] = {}
-        for row, one, value in zip(self.frame.index, ids, values, strict=True):
+        for row, one, value in zip(
+            self.frame.index[given], ids[given], values[given], strict=True
+        ):
             if first.setdefault(one, value) != value:
                 raise self.error(
                     f"the series {one!r} has the targets {first[one]!r} and {value!r} "
@@ -304,6 +320,17 @@ class _Table:
                 int(self.frame.index[row]) + 1,
             )
         return np.asarray(dates.astype("int64"))
+
+
+def _header(path: Path, delimiter: str | None) -> tuple[str, list[str], int, str]:
+    """Reads the header: its first line, the names, its lines, and the delimiter."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        first = file.readline()
+        if delimiter is None:
+            delimiter = max(_DELIMITERS, key=first.count)
+        # a quoted name may go on in the next line
+        reader = csv.reader(itertools.chain([first], file), delimiter=delimiter)
+        return first, next(reader, []), max(1, reader.line_num), delimiter
 
 
 _Found = tuple[Any, Array, tuple[str, ...] | None, tuple[str, ...] | None]
@@ -383,6 +410,25 @@ def _refuse_twice(
 
 
 def _targets(
+    table: _Table,
+    column: str | None,
+    rows: Array,
+    regression: bool | None,
+    labelled: bool,
+) -> tuple[Array | None, bool]:
+    """Returns the target of each series or None, and whether targets are values."""
+    if column is None:
+        return None, False
+    try:
+        return _labels_or_values(table, column, rows, regression)
+    except DataError as error:
+        if labelled:
+            raise
+        _LOGGER.info("the targets are left out: %s", error)
+        return None, False
+
+
+def _labels_or_values(
     table: _Table, column: str, rows: Array, regression: bool | None
 ) -> tuple[Array, bool]:
     """Returns the target of each series, and whether targets are values."""
@@ -396,6 +442,14 @@ def _targets(
         labels = text.tolist()
         if values is not None and whole:
             labels = [re.sub(r"\.0*$", "", one) for one in labels]  # but 01 is not 1
+        if words := sorted(set(labels).intersection(_WORDS)):
+            _LOGGER.warning(
+                "%s: %s in the column %r is read as a label; leave these rows out if "
+                "it stands for a missing one",
+                table.path,
+                " and ".join(map(repr, words)),
+                column,
+            )
         return np.array(labels), False
     if values is None:
         row = next(i for i, one in enumerate(text) if not _is_number(one))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ __all__ = [
     "load",
     "packed",
     "pretraining_config",
+    "read_model",
     "read_record",
     "save",
     "unpacked",
@@ -105,6 +107,14 @@ def unpacked(values: dict[str, Any]) -> Any:
     return model.eval()
 
 
+def read_model(model_class: Any, folder: Path, device: str) -> Any:
+    """Loads a model; its first weights, drawn at random, disturb no other fit."""
+    from evolving_attention.estimators.fitting import kept_randomness
+
+    with kept_randomness():
+        return model_class.from_pretrained(folder, device=device)
+
+
 def save(estimator: Any, folder: Path) -> None:
     """Write the model and ``estimator.json`` (options, classes, scaling, history).
 
@@ -116,6 +126,8 @@ def save(estimator: Any, folder: Path) -> None:
         options["random_state"] = None
     if options["pretrained"] is not None:
         options["pretrained"] = str(options["pretrained"])
+    if isinstance(options["class_weight"], Mapping):  # pairs keep the labels' types
+        options["class_weight"] = list(options["class_weight"].items())
     record = {
         "format": FORMAT,
         "estimator": type(estimator).__name__,
@@ -186,7 +198,7 @@ def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
             "again"
         ) from error
     model_class = getattr(ea, estimator._model_class)
-    estimator.model_ = model_class.from_pretrained(folder, device=device)
+    estimator.model_ = read_model(model_class, folder, device)
     check_files(folder, record)
     estimator.is_fitted = True
     fitted: _Class = estimator
@@ -200,6 +212,12 @@ def _known_options(estimator_class: type, record: dict[str, Any]) -> dict[str, A
         raise KeyError(f"unknown options {', '.join(unknown)}")
     if isinstance(options.get("attention"), dict):
         options["attention"] = from_config(options["attention"])
+    weights = options.get("class_weight")
+    if isinstance(weights, list):
+        options["class_weight"] = dict(weights)
+    elif isinstance(weights, dict):  # of earlier versions: JSON made the labels text
+        labels = {str(label): label for label in record["classes"]}
+        options["class_weight"] = {labels.get(k, k): w for k, w in weights.items()}
     return options
 
 

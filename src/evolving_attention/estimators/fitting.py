@@ -17,6 +17,7 @@ import numpy as np
 from evolving_attention.errors import Interrupted, NonFiniteError
 from evolving_attention.estimators import headroom
 from evolving_attention.estimators.headroom import Rows
+from evolving_attention.estimators.randomness import turn
 from evolving_attention.estimators.weights import WeightedModel, WeightedRows
 from evolving_attention.optim import create
 from evolving_attention.training import (
@@ -246,12 +247,16 @@ def outputs(model: Any, rows: Rows, device: str) -> np.ndarray[Any, Any]:
 
 @contextlib.contextmanager
 def kept_randomness() -> Iterator[None]:
-    """Restores all global random generators after the block."""
-    before = runtime.get_random_state()
-    try:
-        yield
-    finally:
-        runtime.set_random_state(before)
+    """Restores all global random generators after the block.
+
+    Other threads wait for its end, so a fit has the same bits in a thread.
+    """
+    with turn():
+        before = runtime.get_random_state()
+        try:
+            yield
+        finally:
+            runtime.set_random_state(before)
 
 
 def _is_classifier(rows: Rows) -> bool:

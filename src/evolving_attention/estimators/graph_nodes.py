@@ -475,7 +475,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
                 f"{path / files.FILE}: cannot be used ({error!r}), expected what "
                 "save() wrote; save it again"
             ) from error
-        made.model_ = ea.GATForNodeClassification.from_pretrained(path, device=device)
+        made.model_ = files.read_model(ea.GATForNodeClassification, path, device)
         files.check_files(path, record)
         made.n_features_in_ = made.model_.config.num_features
         return made
@@ -501,7 +501,7 @@ def _labels(y: Any, count: int) -> Array:
             "requires y to be passed, but the target y is None: expected a label for "
             f"each of the {count} nodes"
         )
-    labels = np.asarray(y)
+    labels = np.asarray(targets.unmixed(y))
     if labels.shape != (count,):
         raise ShapeError(
             f"y: shape {labels.shape} for {count} nodes, expected [{count}]: a label "

@@ -562,7 +562,7 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
                 f"{record.get('format')!r}, expected {cls.__name__} in format "
                 f"{_FORMAT}; load it with its own class"
             )
-        model = ea.AutoModelForImageClassification.from_pretrained(root, device=device)
+        model = files.read_model(ea.AutoModelForImageClassification, root, device)
         files.check_files(root, record)
         try:
             found = cls(**{**record["options"], "device": device})

@@ -19,6 +19,7 @@ __all__ = [
     "one_dimensional",
     "refuse_disorder",
     "split",
+    "unmixed",
     "value_targets",
 ]
 
@@ -48,11 +49,28 @@ NODES = Kind("nodes", "node", "graphs", "values of a scale are not supported her
 
 
 def missing(y: Array) -> Array:
-    """Returns which targets are NaN, infinite, None or pandas' NA: booleans like y."""
+    """Returns which targets are NaN, NaT, infinite, None or pandas' NA, like y."""
     if y.dtype.kind == "O":  # among text, pandas marks a missing label by NaN
         na = (one is None or type(one).__name__ == "NAType" or one != one for one in y)
         return np.fromiter(na, bool, len(y))
+    if y.dtype.kind in "mM":
+        return np.isnat(y)
     return ~np.isfinite(y) if y.dtype.kind == "f" else np.zeros(y.shape, bool)
+
+
+def unmixed(y: Any) -> Any:
+    """Returns a list of text and other things as an array of objects, else y itself.
+
+    NumPy would turn all of them into text, and a missing label into the class "nan".
+    """
+    if not isinstance(y, (list, tuple)):
+        return y
+    try:
+        cells = np.array(y, dtype=object)
+    except ValueError:  # of unequal shapes, which is refused with its reason later
+        return y
+    text = sum(isinstance(one, str) for one in cells.flat)
+    return cells if 0 < text < cells.size else y
 
 
 def one_dimensional(y: Any, count: int, name: str = "y", kind: Kind = SERIES) -> Array:
@@ -71,7 +89,7 @@ def one_dimensional(y: Any, count: int, name: str = "y", kind: Kind = SERIES) ->
         "sklearn.utils.validation", extra=kind.extra, why=f"for targets of {kind.many}"
     )
     try:
-        array = validation.column_or_1d(y, warn=True)
+        array = validation.column_or_1d(unmixed(y), warn=True)
     except ValueError as error:
         raise ShapeError(
             f"{name}: {error}; expected one target per {kind.one}, [{count}]"

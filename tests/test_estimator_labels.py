@@ -1,0 +1,89 @@
+"""Labels of estimators: lists of text with other things in them, and missing ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import evolving_attention as ea
+
+pytest.importorskip("aeon", reason="no aeon (extra timeseries)")
+
+NAN = float("nan")
+SERIES = np.random.default_rng(0).normal(size=(12, 1, 10))
+EDGES = np.array([np.arange(12), np.roll(np.arange(12), 1)])
+
+
+def fit_series(y: Any) -> Any:
+    options: dict[str, Any] = {"hidden_size": 16, "num_blocks": 1, "n_epochs": 1}
+    return ea.TimeSeriesClassifier(**options, random_state=0).fit(SERIES, y)
+
+
+def fit_pictures(y: Any) -> Any:
+    pictures = np.random.default_rng(0).integers(0, 255, (12, 8, 8), dtype=np.uint8)
+    options: dict[str, Any] = {"hidden_size": 8, "num_hidden_layers": 1, "n_epochs": 1}
+    return ea.ImageClassifier(**options, random_state=0).fit(pictures, y)
+
+
+def fit_nodes(y: Any) -> Any:
+    options: dict[str, Any] = {"hidden_size": 8, "num_heads": 2, "n_epochs": 1}
+    model = ea.GraphNodeClassifier(**options, random_state=0)
+    return model.fit(SERIES[:, 0], y, graph=EDGES)
+
+
+FITS = pytest.mark.parametrize("fit", [fit_series, fit_pictures, fit_nodes])
+
+
+@FITS
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_a_missing_label_in_a_list_of_text_is_no_class(fit, kind) -> None:
+    with pytest.raises(ea.InputError, match=r"y\[11\] = nan"):
+        fit(kind([*["a", "b"] * 5, "a", NAN]))
+
+
+@FITS
+def test_a_missing_date_is_no_class(fit) -> None:
+    days = np.array(["2020-01-01", "2021-01-01"] * 5 + ["2020-01-01", "NaT"], "M8[D]")
+    with pytest.raises(ea.InputError, match=r"y\[11\] = NaT"):
+        fit(days)
+
+
+@FITS
+def test_text_and_numbers_in_one_list_are_refused(fit) -> None:
+    with pytest.raises(ea.DTypeError, match="all text or all whole numbers"):
+        fit([*["a", "b"] * 5, "a", 3])
+
+
+def test_a_missing_label_in_a_column_is_no_class() -> None:
+    with pytest.warns(Warning, match="column"), pytest.raises(ea.InputError):
+        fit_series([[one] for one in [*["a", "b"] * 5, "a", NAN]])
+
+
+@FITS
+def test_a_list_of_text_has_classes_of_text(fit) -> None:
+    assert fit(["a", "bc"] * 6).classes_.dtype == np.dtype("<U2")
+    assert fit([True, False] * 6).classes_.dtype == np.dtype(bool)
+
+
+def test_labels_of_nodes_outside_the_masks_may_be_missing() -> None:
+    model = ea.GraphNodeClassifier(
+        hidden_size=8, num_heads=2, n_epochs=1, validation_fraction=0.0
+    )
+    y = [*["a", "b"] * 5, NAN, NAN]
+    model.fit(SERIES[:, 0], y, graph=EDGES, train_mask=np.arange(10))
+    assert model.classes_.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize(("level", "what"), [(0, "series"), (1, "time")])
+def test_a_table_with_a_missing_index_is_refused(level, what) -> None:
+    """Grouping drops such rows: X would have a series, or a time step, less."""
+    levels: list[list[Any]] = [["a", "b", "c", "d"], [0, 1, 2, 3, 4]]
+    levels[level][-1] = np.nan
+    index = pd.MultiIndex.from_product(levels, names=["id", "time"])
+    table = pd.DataFrame({"v": np.arange(20.0)}, index=index)
+    row = 15 if level == 0 else 4
+    with pytest.raises(ea.InputError, match=rf"X: row {row} .*expected a {what} in"):
+        ea.TimeSeriesClassifier(n_epochs=1).fit(table, ["p", "q", "p", "q"])
