@@ -175,6 +175,17 @@ def test_a_trained_folder_predicts_without_training_data(
         )
 
 
+def test_skipped_rows_keep_their_numbers(run: Any, tmp_path: Path) -> None:
+    test = tmp_path / "test.csv"
+    test.write_text("text;label\na film;0\nbad;1;2\na good film;1\n")
+    steps = ("--do_train", "--do_predict")
+    code, _, err = run(steps=steps, test_file=test, bad_rows="report", max_steps=1)
+    assert code == 0, err
+    for name in ("predict_results.txt", "predict_results_probabilities.tsv"):
+        rows = predicted(tmp_path / "out" / name)
+        assert [row[0] for row in rows] == ["index", "0", "2"]
+
+
 def columns_file(folder: Path, columns: str) -> Path:
     """Writes a csv file of 8 rows: columns of texts, and a label."""
     texts = [f"a film {i}" for i in range(columns.count(",") + 1)]

@@ -129,6 +129,25 @@ def test_forms_of_files_are_alike(tmp_path: Path) -> None:
             "numbers of nodes belong into train_idx",
         ),
         ({"y": np.arange(NODES) // 15}, (), 3, "y[30] = 2: a label unseen in training"),
+        (
+            {"train_idx": np.arange(8, 22), "val_idx": None},
+            (),
+            3,
+            "graph.npz: the test part and the train part share 2 node(s), the first is "
+            "20; expected none",
+        ),
+        (
+            {"val_idx": np.arange(15, 21)},
+            (),
+            3,
+            "the test part and the validation part share 1 node(s)",
+        ),
+        (
+            {"train_idx": None, "val_idx": np.arange(20)},
+            (),
+            3,
+            "all 40 nodes are in the test or validation part, expected some to learn",
+        ),
         ({"x_data": None}, (), 3, "expected an array x"),
         ({"x": np.full((NODES, 6), "a")}, (), 3, "x: dtype <U1, expected real numbers"),
         ({"x_data": np.full(2 * NODES, "a")}, (), 3, "x: dtype <U1, expected"),
@@ -150,6 +169,23 @@ def test_mistakes(
     )
     assert found == code
     assert message in told
+
+
+@pytest.mark.parametrize("validation", [np.arange(10, 20), None])
+def test_without_train_nodes_the_test_nodes_are_not_learnt(
+    run: Any, tmp_path: Path, validation: Any
+) -> None:
+    given = {**arrays(), "val_idx": validation}
+    given = {name: value for name, value in given.items() if value is not None}
+    rest = given.pop("train_idx") if validation is not None else np.arange(20)
+    told = []
+    for name, more in (("without", {}), ("with", {"train_idx": rest})):
+        file, out = tmp_path / f"{name}.npz", tmp_path / name
+        np.savez(file, **{k: v for k, v in given.items() if k != "train_idx"}, **more)
+        code, _, err = run("train", "--data_file", file, *QUICK, "--output_dir", out)
+        assert code == 0, err
+        told.append(json.loads((out / "estimator.json").read_text())["history"])
+    assert told[0] == told[1]
 
 
 def test_masks_of_old_files_are_booleans(tmp_path: Path) -> None:
@@ -315,6 +351,16 @@ def test_a_file_that_is_no_archive(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "graph.csv").write_bytes(content)
     with pytest.raises(ea.DataError, match=r"csv: is no \.npz file, expected a \.npz"):
         load_npz(tmp_path / "graph.csv")
+
+
+def test_a_damaged_file(tmp_path: Path) -> None:
+    file = tmp_path / "graph.npz"
+    np.savez_compressed(file, edges=np.arange(2000).reshape(-1, 2) * 7 % 999)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 0xFF  # inside the compressed numbers: zlib.error
+    file.write_bytes(data)
+    with pytest.raises(ea.DataError, match=r"graph\.npz: cannot be read .*expected a"):
+        load_npz(file)
 
 
 def test_the_folder_of_several_seeds(run: Any, file: Path, tmp_path: Path) -> None:

@@ -81,6 +81,11 @@ def test_a_test_set_is_checked_before_training(tmp_path: Path) -> None:
     np.savez(tmp_path / "c.npz", X=X, y=np.where(y == "b", "c", y))
     np.savez(tmp_path / "no.npz", X=X)
     np.savez(tmp_path / "none.npz", y=y)
+    np.savez(tmp_path / "few.npz", X=X, y=y[:3])
+    np.savez(tmp_path / "grey.npz", X=X, y=y)
+    np.savez(tmp_path / "scaled.npz", X=np.stack([X] * 3, axis=3) / 255, y=y)
+    bad = folder_of(tmp_path / "bad")
+    (bad / "b" / "03.png").write_bytes(b"no picture")
     for test, text in (
         (tmp_path / "nowhere", "is no folder"),
         (other, "a class unseen in training"),
@@ -88,6 +93,10 @@ def test_a_test_set_is_checked_before_training(tmp_path: Path) -> None:
         (tmp_path / "c.npz", "= c: a label unseen in training"),
         (tmp_path / "no.npz", "has no array y"),
         (tmp_path / "none.npz", "has the arrays y, expected X"),
+        (tmp_path / "few.npz", "3 targets for 4 pictures"),
+        (tmp_path / "grey.npz", "1 channels, expected 3 as in"),
+        (tmp_path / "scaled.npz", "expected integers from 0 to 255 as in training"),
+        (bad, "03.png"),
     ):
         words = ["--train_dir", root, "--test_dir", test, "--output_dir", out]
         done = CliRunner().invoke(app, ["image", "train", *map(str, words)])

@@ -308,3 +308,27 @@ def test_the_folder_of_several_seeds(run: Any, tmp_path: Path) -> None:
     code, _, told = run(*words)
     assert code == 4
     assert f"folders in it that have one: {tmp_path / 'seed-3'}\n" in told
+
+
+@pytest.mark.parametrize("scores", [False, True])
+def test_skipped_rows_keep_their_numbers(
+    run: Any, tmp_path: Path, scores: bool
+) -> None:
+    out, file, answers = (tmp_path / n for n in ("out", "train.csv", "answers.tsv"))
+    labels = ("0.5", "1.5") if scores else ("good", "bad")
+    rows = [f"a {('good', 'bad')[i % 2]} film,{labels[i % 2]}" for i in range(8)]
+    file.write_text("\n".join(["sentence,label", *rows]) + "\n")
+    code, _, told = run(
+        "train", "--train_file", file, *SMALL, "--max_steps", 1, "--output_dir", out
+    )
+    assert code == 0, told
+    new = tmp_path / "new.csv"
+    new.write_text("sentence\na good film\nbad,day\na bad film\n")
+    code, shown, told = run(
+        *("predict", "--model_dir", out, "--input_file", new, "--bad_rows", "report"),
+        *("--output_file", answers),
+    )
+    assert code == 0, told
+    assert "texts = 2" in shown
+    lines = answers.read_text().splitlines()
+    assert [line.split("\t")[0] for line in lines] == ["index", "0", "2"]

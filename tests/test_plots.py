@@ -336,6 +336,31 @@ def test_trainer_state_is_a_log_too(tmp_path):
     assert plots.read_log(tmp_path / "trainer_state.json") == LOG
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"accuracy": 0.9}', r"results\.json: has no log_history .*log\.jsonl"),
+        ("[1]", "has no log_history"),
+        ('{"log_history": [1]}', "has no log_history of JSON objects"),
+        ('{"log_history": [{"st', r"results\.json: not JSON .*log\.jsonl"),
+        ("[" * 100_000, "not JSON"),
+    ],
+)
+def test_a_json_file_that_is_no_log(tmp_path, text, says):
+    (tmp_path / "results.json").write_text(text)
+    with pytest.raises(errors.DataError, match=says):
+        plots.training_curves(tmp_path / "results.json")
+
+
+@pytest.mark.parametrize("kind", [int, str, object])
+def test_classes_of_nodes_may_be_of_any_kind(kind):
+    classes = np.array(["10", "20", "10"], object).astype(kind)
+    edges = np.array([[1, 2], [0, 0]])
+    figure = plots.node_attention(edges, [np.full((2, 1), 0.5)], 0, classes=classes)
+    colours = [tuple(p.get_facecolor()[0]) for p in figure.axes[0].collections]
+    assert colours[0] == colours[2] != colours[1]
+
+
 @pytest.mark.parametrize("head", [None, 1])
 def test_the_lines_of_a_node_are_as_wide_as_its_edges_weigh(head):
     edges = np.array([[1, 2, 2, 0, 1], [0, 0, 0, 0, 2]])

@@ -25,7 +25,10 @@ __all__ = [
 
 
 def prediction_lines(
-    logits: np.ndarray, label_names: Sequence[str] | None, several: bool = False
+    logits: np.ndarray,
+    label_names: Sequence[str] | None,
+    several: bool = False,
+    index: Sequence[int] | None = None,
 ) -> list[str]:
     """Returns ``index<TAB>prediction`` and one line per row, as run_glue writes them.
 
@@ -33,6 +36,7 @@ def prediction_lines(
         logits: [N, classes], or for regression [N] or [N, 1].
         label_names: classes by id; None for regression (scores with three decimals).
         several: whether a row may have several labels; they are separated by commas.
+        index: number of each row in its file, from 0; None: no row of it was left out.
 
     Raises:
         NonFiniteError: a prediction is NaN or infinite.
@@ -42,11 +46,15 @@ def prediction_lines(
         shown = [f"{value:.3f}" for value in values.reshape(-1)]
     else:
         shown = _classes(values, label_names, several)
-    return ["index\tprediction", *(f"{i}\t{text}" for i, text in enumerate(shown))]
+    numbered = zip(_numbers(index, len(shown)), shown, strict=True)
+    return ["index\tprediction", *(f"{i}\t{text}" for i, text in numbered)]
 
 
 def probability_lines(
-    logits: np.ndarray, label_names: Sequence[str], several: bool = False
+    logits: np.ndarray,
+    label_names: Sequence[str],
+    several: bool = False,
+    index: Sequence[int] | None = None,
 ) -> list[str]:
     """Returns tab-separated lines: ``index``, ``prediction``, class probabilities.
 
@@ -54,15 +62,22 @@ def probability_lines(
         logits: [N, classes].
         label_names: classes by id.
         several: whether a row may have several labels.
+        index: number of each row in its file, from 0; None: no row of it was left out.
     """
     chances = probabilities(logits, _SEVERAL if several else None)
     written = io.StringIO()
     writer = csv.writer(written, "excel-tab", lineterminator="\n")
     writer.writerow(["index", "prediction", *label_names])
     predicted = _classes(np.asarray(logits), label_names, several)
-    for index, (name, row) in enumerate(zip(predicted, chances, strict=True)):
-        writer.writerow([index, name, *(f"{value:.6g}" for value in row)])
+    numbers = _numbers(index, len(predicted))
+    for number, name, row in zip(numbers, predicted, chances, strict=True):
+        writer.writerow([number, name, *(f"{value:.6g}" for value in row)])
     return written.getvalue().splitlines()
+
+
+def _numbers(index: Sequence[int] | None, count: int) -> Sequence[int]:
+    """Returns the rows' numbers, by default 0, 1, 2, …."""
+    return range(count) if index is None else index
 
 
 def _classes(logits: np.ndarray, names: Sequence[str], several: bool) -> list[str]:
@@ -78,15 +93,17 @@ def write_predictions(
     logits: np.ndarray,
     label_names: Sequence[str] | None,
     several: bool = False,
+    index: Sequence[int] | None = None,
 ) -> None:
     """Write ``predict_results….txt``, and for classes ``…_probabilities.tsv``.
 
     Each file is written atomically; nothing is written if a prediction is not finite.
+    Arguments as for :func:`prediction_lines`.
     """
-    files = {path: prediction_lines(logits, label_names, several)}
+    files = {path: prediction_lines(logits, label_names, several, index)}
     if label_names is not None:
         beside = path.with_name(f"{path.stem}_probabilities.tsv")
-        files[beside] = probability_lines(logits, label_names, several)
+        files[beside] = probability_lines(logits, label_names, several, index)
     for file, lines in files.items():
         durable.write_bytes(file, ("\n".join(lines) + "\n").encode("utf-8"))
 

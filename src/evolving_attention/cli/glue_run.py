@@ -210,7 +210,11 @@ class GlueRun(FineTuning):
             suffix = "" if self.data.task is None else f"_{name}"
             path = folder / f"predict_results{suffix}.txt"
             glue_results.write_predictions(
-                path, output.predictions, self.data.label_names, self.data.several
+                path,
+                output.predictions,
+                self.data.label_names,
+                self.data.several,
+                self.data.prediction[name].column("idx"),  # --bad_rows may skip some
             )
             _LOGGER.info("%d predictions are in %s", len(rows), path)
 

@@ -35,8 +35,9 @@ _TRAINING = [
 ]
 _TRAIN = """Train a graph attention network on the labelled nodes of a graph.
 
-With test nodes in the file it is tested afterwards. Three layers and
---attention evolving make an EA-GAT.
+With test nodes in the file it is tested afterwards; without train nodes it
+learns from those that are in neither the test nor the validation part. Three
+layers and --attention evolving make an EA-GAT.
 
 Example: evolving-attention graph train --data_file cora.npz --undirected
 --output_dir out/cora
@@ -146,7 +147,7 @@ def _train(
     y = _labels(found, data)
     folder = Path(training.output_dir)
     folder.mkdir(parents=True, exist_ok=True)  # fail before any work
-    _check_test(found, y)
+    train_mask = _training_nodes(found, y, str(data.data_file))
     classifier = GraphNodeClassifier(
         attention=attention.config(),
         **vars(model),
@@ -164,7 +165,7 @@ def _train(
         found.x,
         y,
         graph=found.graph,
-        train_mask=found.parts.get("train"),
+        train_mask=train_mask,
         validation_mask=found.parts.get("validation"),
     )
     durable.write_json(folder / READING, _reading(data))
@@ -185,25 +186,48 @@ def _train(
     return _table(results)
 
 
-def _check_test(found: Any, y: Any) -> None:
-    """Refuse unusable test nodes before training does any work.
+def _training_nodes(found: Any, y: Any, file: str) -> Any:
+    """Returns the nodes to learn from, and refuses unusable test nodes before any work.
+
+    Returns:
+        The train part; without one, but with a test part, the numbers of the nodes that
+        are in neither the test nor the validation part; without both None.
 
     Raises:
-        InputError, ShapeError: a test node has a class that no other node has, or the
-            test part contains no node.
+        DataError: the test part shares nodes with another, or no node is left to learn
+            from.
+        InputError, ShapeError: a part has no such nodes, or a test node has a class
+            that no other node has.
     """
     from evolving_attention.estimators.graph_nodes import node_numbers
     from evolving_attention.estimators.targets import NODES, class_numbers
 
     if "test" not in found.parts:
-        return
+        return found.parts.get("train")
     count = found.graph.num_nodes
     parts = {n: node_numbers(m, count, f"{n}_mask") for n, m in found.parts.items()}
     tested = parts.pop("test")
-    learnt = [parts[name] for name in ("train", "validation") if name in parts]
-    if "train" in parts and y.shape == (count,):
-        known = np.unique(y[np.concatenate(learnt)])
+    for name, nodes in parts.items():
+        if both := np.intersect1d(tested, nodes).tolist():
+            raise DataError(
+                f"the test part and the {name} part share {len(both)} node(s), the "
+                f"first is {both[0]}; expected none: the test would not be of unseen "
+                "nodes; take them out of one of the two",
+                file,
+            )
+    if "train" not in parts:
+        held = np.concatenate([tested, *parts.values()])
+        parts["train"] = np.setdiff1d(np.arange(count), held)
+        if not len(parts["train"]):
+            raise DataError(
+                f"all {count} nodes are in the test or validation part, expected some "
+                "to learn from; take some out of both, or add train_idx or train_mask",
+                file,
+            )
+    if y.shape == (count,):
+        known = np.unique(y[np.concatenate(list(parts.values()))])
         class_numbers(y[tested], known, kind=NODES, rows=tested)
+    return found.parts.get("train", parts["train"])
 
 
 def _fitted(options: Any) -> Any:

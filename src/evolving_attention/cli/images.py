@@ -18,7 +18,7 @@ from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat import Once, claim_folder
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.timeseries_results import align
-from evolving_attention.errors import DataError
+from evolving_attention.errors import DataError, ShapeError
 
 __all__ = ["evaluate", "predict", "train", "train_fields", "train_results"]
 
@@ -67,8 +67,9 @@ def _train(
         **training.estimator_options(),
     )
     given = once("train", lambda: _pictures(data.train_dir, data.on_error))
+    tested = None
     if data.test_dir and (given[1] is not None or given[0].labels is not None):
-        once("classes", lambda: _check_test(data.test_dir, *given))
+        tested = once("test", lambda: _test_pictures(data, *given))
     claim_folder(once, data, model, attention, training)
     fit(estimator, *given)
     save_fitted(estimator, folder)
@@ -90,42 +91,61 @@ def _train(
     lines = [["saved in", str(folder)], ["best epoch", str(estimator.best_epoch_)]]
     for key, value in results["validation"].items():
         lines.append([f"validation {key}", f"{value:.4g}"])
-    if data.test_dir:
-        given = once("test", lambda: _pictures(data.test_dir, data.on_error))
-        results["test"], shown = _scores(estimator, *given)
+    if tested is not None:
+        results["test"], shown = _scores(estimator, *tested)
         lines += shown
     durable.write_json(folder / RESULTS, results)
     return {**results, "table": align(lines)}
 
 
-def _check_test(path: str, train: Any, labels: Any) -> None:
-    """Refuse an unusable test set before training does any work.
+def _test_pictures(data: Any, train: Any, labels: Any) -> tuple[Any, Any]:
+    """Reads the test set, and refuses an unusable one before training does any work.
+
+    Args:
+        data: options of the command.
+        train, labels: pictures to train on, and labels not given by folders.
+
+    Returns:
+        As :func:`_pictures`.
 
     Raises:
-        DataError, InputError: the path is neither a folder of classes nor a file with
-            labels, or has a class that training lacks.
+        DataError, InputError, ShapeError: the path is neither a folder of classes nor a
+            file with labels, has a class that training lacks, or pictures that cannot
+            be read, or not by the trained model.
     """
     from evolving_attention.data.image_files import class_folders, loose
-    from evolving_attention.data.images import labels_of_npz, pictures_of_npz
-    from evolving_attention.estimators.targets import PICTURES, class_numbers
+    from evolving_attention.data.images import scale_of
+    from evolving_attention.estimators.targets import (
+        PICTURES,
+        class_numbers,
+        one_dimensional,
+    )
 
+    path, name = str(data.test_dir), f"y of {data.test_dir}"
     known = np.unique(train.labels if labels is None else labels)
     root = Path(path)
+    if root.suffix != ".npz":
+        if root.is_dir() and loose(root):
+            raise DataError(
+                "has pictures and no folders, expected a folder of pictures for each "
+                "class",
+                path,
+            )
+        class_folders(root, known.astype(str).tolist())  # before all are decoded
+    found, own = _pictures(path, data.on_error)
     if root.suffix == ".npz":
-        pictures_of_npz(path)  # a missing or damaged array is found before training
-        found = labels_of_npz(path)
-        if found is None:
+        if own is None:
             raise DataError("has no array y, expected the class of each picture", path)
-        if found.dtype.kind == "U":
-            known = known.astype(str)
-        class_numbers(found, known, f"y of {path}", PICTURES)
-        return
-    if root.is_dir() and loose(root):
-        raise DataError(
-            "has pictures and no folders, expected a folder of pictures for each class",
-            path,
+        own = one_dimensional(own, found.total, name, PICTURES)
+        known = known.astype(str) if own.dtype.kind == "U" else known
+        class_numbers(own, known, name, PICTURES)
+    if found.channels != train.channels:
+        raise ShapeError(
+            f"{found.names[0]}: {found.channels} channels, expected {train.channels} "
+            f"as in {train.names[0]}; convert the pictures"
         )
-    class_folders(root, known.astype(str).tolist())
+    found.check_scale(train.in_bytes, scale_of(train.pixels))
+    return found, own
 
 
 def _pictures(path: str, on_error: str) -> tuple[Any, Any]:

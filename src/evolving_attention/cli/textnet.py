@@ -386,11 +386,13 @@ def _predict(fitted: Any) -> dict[str, Any]:
     rows = text_data.load_test(fitted.data(), "test", net.config, labelled=False)
     values = _chances(net, tokenizer, rows, fitted)
     names, counts = rows.label_names, {}
+    index = rows.column("idx")  # of the file's rows: --bad_rows may skip some
     if names is None:
-        lines = prediction_lines(values, None)
+        lines = prediction_lines(values, None, index=index)
     else:
         # The softmax of the logarithm restores the probability.
-        lines = probability_lines(np.log(np.maximum(values, 1e-300)), names)
+        logits = np.log(np.maximum(values, 1e-300))
+        lines = probability_lines(logits, names, index=index)
         found = values.argmax(axis=1)
         counts = {f"texts of {n}": int((found == i).sum()) for i, n in enumerate(names)}
     durable.write_bytes(path, ("\n".join(lines) + "\n").encode("utf-8"))

@@ -30,7 +30,7 @@ def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     ignored; anything else that is not JSON is an error.
 
     Raises:
-        DataError: a line is not a JSON object.
+        DataError: a line is not a JSON object, or a .json file has no ``log_history``.
         InputError: the file does not exist.
     """
     path = Path(path)
@@ -39,11 +39,10 @@ def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
         raise InputError(
             f"[read_log] no file {str(path)!r}: pass a run's output_dir or log.jsonl"
         )
-    text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
-        return list(json.loads(text)["log_history"])
+        return _history_of(path)
     records = []
-    lines = text.split("\n")
+    lines = path.read_text(encoding="utf-8").split("\n")
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -58,6 +57,26 @@ def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
         if not isinstance(record, dict):
             raise DataError("expected a JSON object", str(path), number)
         records.append(record)
+    return records
+
+
+def _history_of(path: Path) -> list[dict[str, Any]]:
+    """Returns the ``log_history`` of a trainer_state.json."""
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"not JSON ({error}), expected a run's trainer_state.json; pass the run's "
+            "output_dir or log.jsonl",
+            str(path),
+        ) from error
+    records = state.get("log_history") if isinstance(state, dict) else None
+    if not isinstance(records, list) or not all(isinstance(r, dict) for r in records):
+        raise DataError(
+            "has no log_history of JSON objects, expected a run's trainer_state.json; "
+            "pass the run's output_dir or log.jsonl, or the history_ of an estimator",
+            str(path),
+        )
     return records
 
 
@@ -167,7 +186,7 @@ def training_curves(
         ConfigError: ``over`` is unknown.
         InputError: nothing to draw: no record has a step with a loss or metric; or
             seconds of a log without times: only a run's log.jsonl has them.
-        DataError: a log is not JSON lines.
+        DataError: a log is not JSON lines, or a .json file has no ``log_history``.
         MissingExtraError: matplotlib is not installed.
 
     Example:

@@ -104,9 +104,8 @@ def _weights(given: ArrayLike, edges: int, head: int | None, layer: int) -> Any:
 def _colours(classes: ArrayLike | None, nodes: list[int]) -> dict[int, str]:
     if classes is None:
         return dict.fromkeys(nodes, COLOURS[0])
-    given = np.asarray(classes)
-    known = {one: i for i, one in enumerate(np.unique(given).tolist())}
-    return {n: COLOURS[known[given[n].item()] % len(COLOURS)] for n in nodes}
+    numbers = np.unique(np.asarray(classes), return_inverse=True)[1]
+    return {n: COLOURS[numbers[n] % len(COLOURS)] for n in nodes}
 
 
 def _draw(
