@@ -229,3 +229,17 @@ def test_refused(run: Any, words: list[str], text: str):
     code, _, told = run(*words, "--do_train")
     assert code != 0
     assert text in " ".join(told.split())
+
+
+def test_skipped_rows_keep_their_numbers(run: Any, tmp_path: Path):
+    sst2(tmp_path)
+    file = tmp_path / "SST-2" / "test.tsv"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([*lines[:2], "1", *lines[3:]]) + "\n")
+    code, _, told = run(
+        *("--task_name", "sst2", "--data_dir", tmp_path, "--do_predict"),
+        *("--bad_rows", "skip"),
+    )
+    assert code == 0, told
+    written = (tmp_path / "out/predict_results_sst2.txt").read_text().splitlines()
+    assert [line.split("\t")[0] for line in written] == ["index", "0", "2", "3"]

@@ -203,3 +203,10 @@ def test_a_line_break_in_a_name(table) -> None:
     assert (part.channel_names, part.y.tolist()) == (("a\nb",), ["x", "y"])
     with pytest.raises(ea.DataError, match=r"csv:4: 'bad'"):
         read_csv(table(text.format("bad")))
+
+
+def test_every_zero_is_one_label(tmp_path):
+    cells = ["0.0", "-0.0", ".0", "0", "1.0", "1"]
+    file = tmp_path / "zeros.csv"
+    file.write_text("\n".join(["label,a,b", *(f"{one},1,2" for one in cells)]))
+    assert read_csv(file).y.tolist() == ["0", "0", "0", "0", "1", "1"]

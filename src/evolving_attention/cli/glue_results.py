@@ -109,11 +109,17 @@ def write_predictions(
 
 
 def write_answers(
-    path: Path, answers: np.ndarray, label_names: Sequence[str] | None
+    path: Path,
+    answers: np.ndarray,
+    label_names: Sequence[str] | None,
+    index: Sequence[int] | None = None,
 ) -> None:
-    """Write ``predict_results….txt`` of classes [N] or scores [N], atomically."""
+    """Write ``predict_results….txt`` of classes [N] or scores [N], atomically.
+
+    ``index`` as for :func:`prediction_lines`.
+    """
     values = answers if label_names is None else np.eye(len(label_names))[answers]
-    text = "\n".join(prediction_lines(values, label_names)) + "\n"
+    text = "\n".join(prediction_lines(values, label_names, index=index)) + "\n"
     durable.write_bytes(path, text.encode("utf-8"))
 
 

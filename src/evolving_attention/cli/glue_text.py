@@ -166,7 +166,8 @@ class TextRun(GlueRun):
             self.results[f"predict_{name}_invalid_outputs"] = invalid
             path = folder / f"predict_results_{name}.txt"
             filled = np.array([answer or 0 for answer in found])
-            glue_results.write_answers(path, filled, self.data.label_names)
+            index = self.data.prediction[name].column("idx")  # of the file's rows
+            glue_results.write_answers(path, filled, self.data.label_names, index)
             _LOGGER.info("%d predictions are in %s", len(rows), path)
 
 

@@ -442,6 +442,7 @@ def _labels_or_values(
         labels = text.tolist()
         if values is not None and whole:
             labels = [re.sub(r"\.0*$", "", one) for one in labels]  # but 01 is not 1
+            labels = ["0" if one in ("", "-", "-0") else one for one in labels]
         if words := sorted(set(labels).intersection(_WORDS)):
             _LOGGER.warning(
                 "%s: %s in the column %r is read as a label; leave these rows out if "
