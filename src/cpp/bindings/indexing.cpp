@@ -42,6 +42,7 @@ bool is_foreign(const py::handle& key) {
 }
 
 bool is_integer(const py::handle& key) {
+  if (PyLong_CheckExact(key.ptr()) != 0) return true;  // quick, and no bool
   return !py::isinstance<py::bool_>(key) && !py::isinstance<Var>(key) &&
          !py::isinstance<py::array>(key) && !is_foreign(key) &&
          PyIndex_Check(key.ptr()) != 0;

@@ -51,17 +51,19 @@ Var choose(const Var& condition, const Operand& a, const Operand& b) {
 
 Var raise_to(const Var& x, const Operand& exponent) {
   const py::object& p = exponent.object;
-  if (py::isinstance<Var>(p) || py::isinstance<py::array>(p) ||
-      py::hasattr(p, "__dlpack__") || PyComplex_Check(p.ptr()) ||
-      PyNumber_Check(p.ptr()) == 0) {
+  const bool number =
+      PyFloat_Check(p.ptr()) || PyLong_Check(p.ptr()) ||  // quick
+      (PyNumber_Check(p.ptr()) != 0 && !PyComplex_Check(p.ptr()) &&
+       !py::hasattr(p, "__dlpack__"));  // tensors and arrays have it
+  if (!number) {
     const Var other = operand_of(p, x);
     const py::gil_scoped_release release;
     return pow(x, other);
   }
-  const double number = PyFloat_AsDouble(p.ptr());
+  const double value = PyFloat_AsDouble(p.ptr());
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
   const py::gil_scoped_release release;
-  return pow(x, number);
+  return pow(x, value);
 }
 
 Var raise_number(const Var& self, const Operand& base) {
