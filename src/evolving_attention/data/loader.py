@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import random
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -20,6 +19,7 @@ import numpy as np
 from evolving_attention.data.collate import collate_packed, unpadded
 from evolving_attention.data.packed import Batch, PackedDataset, each
 from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.random_state import kept_random_state, set_seed
 
 __all__ = ["PackedLoader", "epoch_batches", "token_batches"]
 
@@ -175,7 +175,10 @@ class PackedLoader:
         by_length = group_by_length if shuffle else longest_first
         self._lengths: np.ndarray | None = None
         if by_length:
-            with _drawing_from(self.seed, self.epoch):
+            # A data set may draw its rows at random: their lengths must not depend on
+            # where an epoch is resumed, nor reading them on the rows of later batches.
+            with kept_random_state():
+                set_seed(int(_keys(self.seed, self.epoch, 1, _ORDER_STREAM)[0]) % 2**32)
                 self._lengths = row_lengths(features, collate is None)
         self.batch_tokens = batch_tokens
         self._count: int | None = None  # number of batches if limited by tokens
@@ -238,28 +241,6 @@ class PackedLoader:
                 yield from made
         else:
             yield from map(self._numbered_batch, todo)
-
-
-@contextlib.contextmanager
-def _drawing_from(seed: int, epoch: int) -> Iterator[None]:
-    """Seeds all global random generators, and restores their states after the block.
-
-    A data set may draw its rows at random. Lengths of such rows would depend on where
-    the epoch was resumed, and reading them would change the rows of later batches.
-    """
-    from evolving_attention import _core
-
-    states = np.random.get_state(), random.getstate(), _core.get_rng_state()
-    start = int(_keys(seed, epoch, 1, _ORDER_STREAM)[0]) % 2**32
-    try:
-        np.random.seed(start)
-        random.seed(start)
-        _core.manual_seed(start)
-        yield
-    finally:
-        np.random.set_state(states[0])
-        random.setstate(states[1])
-        _core.set_rng_state(states[2])
 
 
 def row_lengths(

@@ -20,6 +20,7 @@ from evolving_attention.estimators.headroom import Rows
 from evolving_attention.estimators.randomness import turn
 from evolving_attention.estimators.weights import WeightedModel, WeightedRows
 from evolving_attention.optim import create
+from evolving_attention.random_state import kept_random_state
 from evolving_attention.training import (
     EvalPrediction,
     Trainer,
@@ -251,12 +252,8 @@ def kept_randomness() -> Iterator[None]:
 
     Other threads wait for its end, so a fit has the same bits in a thread.
     """
-    with turn():
-        before = runtime.get_random_state()
-        try:
-            yield
-        finally:
-            runtime.set_random_state(before)
+    with turn(), kept_random_state():
+        yield
 
 
 def _is_classifier(rows: Rows) -> bool:

@@ -223,8 +223,8 @@ class EarlyStoppingCallback(TrainerCallback):
         early_stopping_threshold: smallest change that counts as improvement, >= 0.
 
     Raises:
-        ConfigError: patience or threshold is out of range; at the start of training:
-            there is no metric to watch.
+        ConfigError: patience or threshold is out of range; before training: there is
+            no metric to watch.
     """
 
     def __init__(
@@ -245,8 +245,7 @@ class EarlyStoppingCallback(TrainerCallback):
     def on_train_begin(
         self, args: Any, state: Any, control: Any, **kwargs: Any
     ) -> None:
-        """Checks that there is a metric to watch; stops what had waited long enough."""
-        self.check(args)
+        """Stops a resumed run that had waited long enough."""
         control.should_training_stop |= self.waited >= self.patience
 
     def check(self, args: Any) -> None:

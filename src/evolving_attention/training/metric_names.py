@@ -136,9 +136,8 @@ def _check(
     Raises:
         ConfigError: it is not there; the message names those that are.
     """
-    before = runtime.get_random_state()
     known: set[str] = set()
-    try:
+    with runtime.kept_random_state():
         for prefix, loader in loaders.items():
             names = {"loss", *_of_pairs(loader)}
             if compute_metrics is not None:
@@ -151,8 +150,6 @@ def _check(
             }
             if metric_key(name) in known:
                 return
-    finally:
-        runtime.set_random_state(before)
     timings = ("runtime", "samples_per_second", "steps_per_second")
     if metric_key(name) not in {f"{p}_{time}" for p in loaders for time in timings}:
         raise missing(name, known)

@@ -203,12 +203,10 @@ class Team(Alone):
             self.world.broadcast(values)
             if not self.is_first:
                 parameter.copy_(values)
-        before = runtime.get_random_state()
-        with runtime.no_grad():
-            kind = draw().dtype
-        self._kind = str(kind)  # dtype of every loss
-        self._draws = runtime.core_random_state()[1] - before["core"][1]
-        runtime.set_random_state(before)
+        with runtime.kept_random_state(), runtime.no_grad():
+            first = runtime.core_random_state()[1]
+            self._kind = str(draw().dtype)  # dtype of every loss
+            self._draws = runtime.core_random_state()[1] - first
         self._parameters = [p for _, p in named if p.requires_grad]
         device = str(getattr(model, "device", "cpu"))
         self._links = None if device == "cpu" else links(self.world, device)

@@ -114,8 +114,7 @@ def settle(
         model_of_its_own = model.copy(dtype).train()
         return seconds_of_steps(model_of_its_own, args, groups, compute_loss)
 
-    before = runtime.get_random_state()
-    try:
+    with runtime.kept_random_state():
         if checkpoint is not None:
             choice = _saved_choice(checkpoint)
         else:
@@ -123,8 +122,6 @@ def settle(
             choice = choose(str(model.dtype), seconds_of, device)
             choice = team.first(choice)
         model.to(choice["chosen"])
-    finally:
-        runtime.set_random_state(before)
     return choice
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import random
 from typing import Any
-
-import numpy as np
 
 from evolving_attention.autograd import no_grad
 from evolving_attention.device_names import devices, resolve_device
 from evolving_attention.errors import ConfigError
+from evolving_attention.random_state import (
+    get_random_state,
+    kept_random_state,
+    set_random_state,
+    set_seed,
+)
 
 __all__ = [
     "get_random_state",
     "has_fast_bfloat16",
+    "kept_random_state",
     "memory",
     "no_grad",
     "place_model",
@@ -33,39 +36,10 @@ def _core() -> Any:
     return core
 
 
-def set_seed(seed: int) -> None:
-    """Seeds the generators of the core, NumPy and Python, as Trainers do."""
-    _core().manual_seed(seed)
-    np.random.seed(seed % 2**32)
-    random.seed(seed)
-
-
 def set_num_threads(count: int | None) -> None:
     """Sets the number of the core's threads; None keeps the current number."""
     if count is not None:
         _core().set_num_threads(count)
-
-
-def get_random_state() -> dict[str, Any]:
-    """Returns the state of all three generators as JSON-serialisable values."""
-    seed, offset = _core().get_rng_state()
-    numpy_state: Any = np.random.get_state(legacy=True)
-    kind, keys, position, has_gauss, gauss = numpy_state
-    version, words, python_gauss = random.getstate()
-    return {
-        "core": [int(seed), int(offset)],
-        "numpy": [kind, _pack(keys), int(position), int(has_gauss), float(gauss)],
-        "python": [version, _pack(np.array(words, dtype=np.uint32)), python_gauss],
-    }
-
-
-def set_random_state(state: dict[str, Any]) -> None:
-    """Restores the result of :func:`get_random_state`."""
-    _core().set_rng_state(tuple(state["core"]))
-    kind, keys, *rest = state["numpy"]
-    np.random.set_state((kind, _unpack(keys), *rest))
-    version, words, gauss = state["python"]
-    random.setstate((version, tuple(_unpack(words).tolist()), gauss))
 
 
 def core_random_state() -> tuple[int, int]:
@@ -77,14 +51,6 @@ def core_random_state() -> tuple[int, int]:
 def set_core_random_state(state: tuple[int, int]) -> None:
     """Sets (seed, offset), for example to repeat a forward pass with its dropout."""
     _core().set_rng_state(state)
-
-
-def _pack(words: np.ndarray) -> str:
-    return base64.b64encode(words.astype("<u4").tobytes()).decode("ascii")
-
-
-def _unpack(text: str) -> np.ndarray:
-    return np.frombuffer(base64.b64decode(text), dtype="<u4").astype(np.uint32)
 
 
 def memory(device: str = "cpu") -> dict[str, int]:

@@ -86,9 +86,8 @@ class Saver:
     def _note_callbacks(self, state: TrainerState, control: TrainerControl) -> None:
         """Stores the callbacks' states and pending requests in the state."""
         state.stateful_callbacks = self.callbacks.state_dict()
-        pending = {n: v for n, v in vars(control).items() if v}
-        pending.pop("should_training_stop", None)  # the resumed run decides for itself
-        state.pending = pending
+        stop = "should_training_stop"  # the resumed run decides for itself
+        state.pending = {n: v for n, v in vars(control).items() if v and n != stop}
 
     def leave(
         self, state: TrainerState, control: TrainerControl, guard: InterruptGuard

@@ -457,8 +457,8 @@ class Trainer(Surroundings):
         return self._loaders.rows(*parts, own_loss=loss is Trainer.compute_loss)
 
     def _event(self, name: str, **kwargs: Any) -> None:
-        call, state = self.callback_handler.call, self.state
-        self.control = call(name, state, self.control, **kwargs)
+        handler = self.callback_handler
+        self.control = handler.call(name, self.state, self.control, **kwargs)
 
     def _objects(self) -> dict[str, Any]:
         """Returns the keyword arguments of every callback."""
