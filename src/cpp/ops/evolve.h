@@ -15,7 +15,8 @@ Var evolve(const Var& previous, const Var& scores, const Var& weight,
            const Var& bias, const EvolveCoefficients& c,
            const PackingPtr& packing, const MapShift& shift = {});
 
-// Writes 0 where the packing has no cell, as every map of a dot product has.
+// Returns maps with 0 where the packing has no cell; maps of dot products have
+// it there already.
 Var existing_cells(const Var& maps, const PackingPtr& packing);
 
 // evolve() composed of other ops: fallback, test oracle and documentation.
