@@ -13,6 +13,8 @@ import pytest
 from helpers_fake_model import FakeModel, digest
 
 import evolving_attention as ea
+from evolving_attention.data import loader as loader_module
+from evolving_attention.data.features import Features
 from evolving_attention.data.loader import PackedLoader
 from evolving_attention.training import Trainer, TrainerCallback, TrainingArguments
 
@@ -90,3 +92,17 @@ def test_counting_tokens_draws_nothing(draw: Any) -> None:
         assert draw() == expected
         orders.append(np.concatenate(loader.batches()).tolist())
     assert orders[0] == orders[1]
+
+
+def test_rows_that_draw_nothing_leave_the_generators_to_other_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("a fit in another thread would go on with this seed")
+
+    monkeypatch.setattr(loader_module, "set_seed", refuse)
+    rows = [{"input_ids": [1] * count, "label": 0} for count in (3, 1, 2)]
+    packed = Features(np.ones(6, np.int64), np.array([0, 3, 4, 6]))
+    for features in (rows, tuple(rows), packed):
+        order = PackedLoader(features, 1, shuffle=False, longest_first=True).batches()
+        assert np.concatenate(order).tolist() == [0, 2, 1]

@@ -175,14 +175,28 @@ class PackedLoader:
         by_length = group_by_length if shuffle else longest_first
         self._lengths: np.ndarray | None = None
         if by_length:
-            # A data set may draw its rows at random: their lengths must not depend on
-            # where an epoch is resumed, nor reading them on the rows of later batches.
-            with kept_random_state():
-                set_seed(int(_keys(self.seed, self.epoch, 1, _ORDER_STREAM)[0]) % 2**32)
+            with self._repeatable_reading():
                 self._lengths = row_lengths(features, collate is None)
         self.batch_tokens = batch_tokens
         self._count: int | None = None  # number of batches if limited by tokens
         self._start = 0  # first batch of the next iteration
+
+    @contextlib.contextmanager
+    def _repeatable_reading(self) -> Iterator[None]:
+        """Reads the rows of a class of the caller's own with a seed of its own.
+
+        It may draw rows at random: their lengths must not depend on where an epoch is
+        resumed, nor rows of later batches on reading them. Other rows draw nothing, and
+        their readers leave the global generators to fits in other threads.
+        """
+        if isinstance(self.features, (list, tuple)) or hasattr(
+            self.features, "lengths"
+        ):
+            yield
+            return
+        with kept_random_state():
+            set_seed(int(_keys(self.seed, self.epoch, 1, _ORDER_STREAM)[0]) % 2**32)
+            yield
 
     def __len__(self) -> int:
         if self.batch_tokens is not None:
