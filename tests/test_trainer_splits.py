@@ -27,7 +27,7 @@ def test_splits_keep_the_mean_over_tokens(name: str) -> None:
     batch = collate_packed(rows, range(8))
     found = []
     for splits in (1, 4):
-        parts = parts_of(batch, splits, 2)
+        parts = parts_of(batch, splits, 0.5)
         assert sum(share for _, share in parts) == pytest.approx(0.5)
         for parameter in model.parameters():
             parameter.grad = None
@@ -39,12 +39,46 @@ def test_splits_keep_the_mean_over_tokens(name: str) -> None:
         np.testing.assert_allclose(split, whole, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["BertForTokenClassification", "BertForMaskedLM"])
+@pytest.mark.parametrize("accumulated", [2, 3, 8])
+def test_accumulated_batches_are_one_batch(
+    tmp_path: Path, name: str, accumulated: int
+) -> None:
+    """Every target of a step counts alike, however many its batch has."""
+    random, rows = np.random.default_rng(0), []
+    for row in range(8):
+        length = int(random.integers(row + 1, 10))
+        labels = np.where(np.arange(length) <= row, random.integers(0, 2, length), -100)
+        ids = random.integers(5, 40, length)
+        rows.append({"input_ids": ids.tolist(), "labels": labels.tolist()})
+    size = -(-8 // accumulated)
+    logged, weights = [], []
+    for batch, count in ((8, 1), (size, accumulated)):
+        model = tiny(name, **NO_DROPOUT)
+        trainer = make_trainer(
+            tmp_path / f"{batch}",
+            model,
+            train_dataset=rows,
+            per_device_train_batch_size=batch,
+            gradient_accumulation_steps=count,
+            max_steps=1,
+            optim="sgd",
+            learning_rate=1.0,
+            train_sampling_strategy="random",
+        )
+        logged.append(trainer.train().training_loss)
+        weights.append([np.asarray(p.detach()) for p in model.parameters()])
+    assert logged[1] == pytest.approx(logged[0], rel=1e-6)
+    for whole, parts in zip(*weights, strict=True):
+        np.testing.assert_allclose(parts, whole, rtol=0, atol=2e-6)
+
+
 def test_parts_share_a_batch_without_targets_by_rows() -> None:
     rows = [{"input_ids": [5] * 3, "labels": [-100] * 3} for _ in range(3)]
-    shares = [share for _, share in parts_of(collate_packed(rows), 2, 1)]
+    shares = [share for _, share in parts_of(collate_packed(rows), 2)]
     assert shares == [1 / 3, 2 / 3]
     floats = [{"input_ids": [5], "label": -100.0} for _ in range(3)]
-    assert [s for _, s in parts_of(collate_packed(floats), 2, 1)] == shares
+    assert [s for _, s in parts_of(collate_packed(floats), 2)] == shares
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -60,13 +60,19 @@ class Alone:
     def check(self) -> None:
         """Raises if the device has waited for a lost rank: its results are invalid."""
 
-    def turns(self, batches: int, log: Any = None) -> Iterator[int]:
+    def merged(self, values: list[Any]) -> list[Any]:
+        """Returns a value for each batch of a step; those of other ranks are None."""
+        return values
+
+    def turns(self, shares: list[float], log: Any = None) -> Iterator[int]:
         """Yields the indices of this rank's batches of a step.
 
-        ``log`` receives the losses given to :meth:`record` on all ranks, in the order
-        of the batches.
+        Args:
+            shares: of each batch in the step's loss.
+            log: receives the losses given to :meth:`record` on all ranks, in the order
+                of the batches.
         """
-        yield from range(batches)
+        yield from range(len(shares))
 
     def record(self, log: Any, loss: Any, share: float) -> None:
         """Records a batch's loss and its share of the step's loss."""

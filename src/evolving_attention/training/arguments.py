@@ -79,7 +79,7 @@ class TrainingArguments:
     )
     per_device_eval_batch_size: int = _option(8, "Sequences in one evaluation batch.")
     gradient_accumulation_steps: int = _option(
-        1, "Batches whose gradients are averaged for one optimizer step."
+        1, "Batches of one optimizer step, with the gradient of one large batch."
     )
     auto_find_batch_size: bool = _option(
         False, "Out of memory: split batches further, keeping the effective size."

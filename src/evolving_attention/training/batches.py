@@ -15,6 +15,7 @@ import numpy as np
 
 from evolving_attention.data.collate import IGNORED
 from evolving_attention.data.packed import TARGETS, tokens_of
+from evolving_attention.device_names import host_array
 
 __all__ = [
     "close",
@@ -25,9 +26,11 @@ __all__ = [
     "output_offsets",
     "row_count",
     "row_ids",
+    "shares_of",
     "single_row",
     "slice_rows",
     "split_rows",
+    "target_count",
     "token_count",
 ]
 
@@ -74,6 +77,27 @@ def loss_weight(batch: Batch) -> int:
     if "decoder_sequence_offsets" in batch and "labels" in batch:
         return int(np.sum(np.asarray(batch["labels"]) != IGNORED))
     return row_count(batch)
+
+
+def target_count(batch: Batch) -> int:
+    """Number of targets over which the loss of a batch is a mean."""
+    if "masked" in batch:
+        return int(np.count_nonzero(host_array(batch["masked"])))
+    labels = host_array(batch["labels"]) if "labels" in batch else None
+    if labels is None or labels.dtype.kind not in "iu":
+        return row_count(batch)
+    return int(np.count_nonzero(labels != IGNORED))
+
+
+def shares_of(counts: Iterable[tuple[int, int]]) -> list[float]:
+    """Returns each batch's share of the mean over all of their targets.
+
+    Args:
+        counts: targets and rows of every batch. Without any target, rows count.
+    """
+    targets, rows = zip(*counts, strict=True)
+    total = sum(targets)
+    return [n / total for n in targets] if total else [n / sum(rows) for n in rows]
 
 
 def token_count(batch: Batch) -> int:

@@ -96,9 +96,9 @@ class DeferredStepRunner(StepRunner):
         """Accumulates gradients of the mean loss; the log receives the losses."""
         self._log.restart_step()
         sums = StepSums.of(present(batches))
-        for index in self.team.turns(len(batches), self._log):
-            batch: Any = batches[index]
-            for part, share in parts_of(batch, splits, len(batches)):
+        shares = self._shares(batches)
+        for index in self.team.turns(shares, self._log):
+            for part, share in parts_of(batches[index], splits, shares[index]):
                 loss = self.loss_of(part)
                 self.team.record(self._log, loss, share)
                 self.team.backward(loss if share == 1.0 else loss * share)

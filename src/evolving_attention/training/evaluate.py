@@ -147,8 +147,8 @@ def given_loss(
     """Returns the model's output without labels, and the loss by ``loss_func``.
 
     As in Hugging Face's Trainer, it is called as ``loss_func(outputs, labels,
-    num_items_in_batch=n)``. The gradient of a step is the mean over its batches, so n
-    counts this batch's labels, except those that are -100.
+    num_items_in_batch=n)``. n counts this batch's labels, except those that are -100:
+    a step weights the means of its batches by these counts.
     """
     inputs = dict(inputs)
     labels = inputs.pop("labels")

@@ -224,7 +224,12 @@ class Team(Alone):
         if self._links is not None:
             self._links.check()
 
-    def turns(self, batches: int, log: Any = None) -> Iterator[int]:
+    def merged(self, values: list[Any]) -> list[Any]:
+        """Returns a value for each batch of a step, from the rank that has it."""
+        every = self.world.values(values)
+        return [every[i % self.size][i] for i in range(len(values))]
+
+    def turns(self, shares: list[float], log: Any = None) -> Iterator[int]:
         """Yields this rank's batches, one per turn, and sets the generator for each."""
         if changed := sorted(self._frozen ^ _frozen(self._named)):
             raise ConfigError(
@@ -232,6 +237,7 @@ class Team(Alone):
                 "training began, expected the same parameters to stay frozen with "
                 "several processes; freeze before train(), or train in one process"
             )
+        batches = len(shares)
         self._batches = batches
         self._seed, self._offset = runtime.core_random_state()
         self._sum.begin()
@@ -246,21 +252,23 @@ class Team(Alone):
                 yield index
             self._sum.close()
             if log is not None:
-                self._record_all(log, givers)
+                start = turn * self.size
+                self._record_all(log, shares[start : start + givers])
 
     def record(self, log: Any, loss: Any, share: float) -> None:
         """Stores the loss until the losses of the turn's other ranks have arrived."""
         self._loss = loss.detach()
 
-    def _record_all(self, log: Any, givers: int) -> None:
+    def _record_all(self, log: Any, shares: list[float]) -> None:
         """Records the losses of a turn in rank order, without waiting."""
+        givers = len(shares)
         own = self._loss if self.rank < givers else None
         shapes: list[list[int] | None] = [
             [] if rank < givers else None for rank in range(self.size)
         ]
         losses = self._links.ranks.gather(own, shapes, self._kind)
-        for loss in losses[:givers]:
-            log.add_loss(loss, 1.0 / self._batches)
+        for loss, share in zip(losses, shares, strict=False):
+            log.add_loss(loss, share)
 
     def backward(self, loss: Any) -> None:
         """Adds the gradient of this turn's batch, and sends parts of it meanwhile."""

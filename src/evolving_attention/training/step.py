@@ -8,11 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from evolving_attention import optim
-from evolving_attention.data.collate import IGNORED
-from evolving_attention.device_names import host_array
 from evolving_attention.errors import NonFiniteError, OutOfMemory
 from evolving_attention.training import batches as b
 from evolving_attention.training import numerics, runtime
@@ -71,7 +67,8 @@ class StepSums:
 class StepRunner:
     """Runs optimizer steps; a non-finite step leaves the weights unchanged.
 
-    The loss of a step is the mean over its batches of each batch's mean loss.
+    The loss of a step is the mean over the targets of all its batches, as if they were
+    one batch: labels that are not -100, masked tokens, or rows.
 
     Args:
         model, optimizer, args: as in the Trainer.
@@ -166,13 +163,25 @@ class StepRunner:
                 stacklevel=4,
             )
 
+    def _shares(self, batches: list[b.Batch | None]) -> list[float]:
+        """Returns each batch's share of the step's loss, other ranks' included."""
+        if len(batches) == 1:
+            return [1.0]
+        return b.shares_of(
+            self.team.merged(
+                [one and (b.target_count(one), b.row_count(one)) for one in batches]
+            )
+        )
+
     def _accumulate(self, batches: list[b.Batch | None], splits: int) -> StepSums:
         """Accumulates gradients of the mean loss; a non-finite one stops by default."""
         sums = StepSums.of(present(batches))
         anyway = self.args.on_nonfinite == "warn"
-        for index in self.team.turns(len(batches)):
+        shares = self._shares(batches)
+        for index in self.team.turns(shares):
             if sums.bad_batch is None or anyway:
-                self._add_batch(sums, batches, index, splits, anyway)
+                parts = parts_of(batches[index], splits, shares[index])
+                self._add_batch(sums, index, parts, anyway)
                 more = index + self.team.size < len(batches)
                 if more and (anyway or sums.bad_batch is None):
                     self.event("on_substep_end")
@@ -182,14 +191,12 @@ class StepRunner:
     def _add_batch(
         self,
         sums: StepSums,
-        batches: list[b.Batch | None],
         index: int,
-        splits: int,
+        parts: list[tuple[b.Batch, float]],
         anyway: bool,
     ) -> None:
         """Runs forward and backward of one batch, in parts; stops after a bad loss."""
-        batch: Any = batches[index]
-        for part, share in parts_of(batch, splits, len(batches)):
+        for part, share in parts:
             if sums.bad_batch is None:
                 sums.random_state = runtime.core_random_state()
             loss = self.loss_of(part)
@@ -257,33 +264,22 @@ def forget_gradients(optimizer: Any, parameters: list[Any]) -> None:
         parameter.grad = None
 
 
-def parts_of(batch: b.Batch, splits: int, batches: int) -> list[tuple[b.Batch, float]]:
-    """Splits one of a step's batches by rows; each part with its share of the loss.
+def parts_of(
+    batch: Any, splits: int, share: float = 1.0
+) -> list[tuple[b.Batch, float]]:
+    """Splits a batch by rows; each part with its part of ``share``.
 
-    A share is the part of the targets over which the batch's loss is a mean: those of
-    all splits add up to the unsplit batch. A part without targets has no loss, and is
-    left out. (The next-sentence loss of pre-training is a mean over rows, not over
-    masked tokens: with splits its weight per row varies slightly.)
+    The loss of a batch is a mean over its targets, and so is that of each part. A part
+    without targets has no loss, and is left out. (The next-sentence loss of
+    pre-training is a mean over rows, not over masked tokens: with splits its weight
+    per row varies slightly.)
     """
     parts = b.split_rows(batch, splits)
     if len(parts) == 1:
-        return [(batch, 1.0 / batches)]
-    counts = [_target_count(part) for part in parts]
-    if not any(counts):
-        counts = [b.row_count(part) for part in parts]
-    whole = sum(counts)
-    pairs = zip(parts, counts, strict=True)
-    return [(part, count / whole / batches) for part, count in pairs if count]
-
-
-def _target_count(batch: b.Batch) -> int:
-    """Number of targets over which the loss of a batch is a mean."""
-    if "masked" in batch:
-        return int(np.count_nonzero(host_array(batch["masked"])))
-    labels = host_array(batch["labels"]) if "labels" in batch else None
-    if labels is None or labels.dtype.kind not in "iu":
-        return b.row_count(batch)
-    return int(np.count_nonzero(labels != IGNORED))
+        return [(batch, share)]
+    within = b.shares_of([(b.target_count(one), b.row_count(one)) for one in parts])
+    pairs = zip(parts, within, strict=True)
+    return [(part, share * own) for part, own in pairs if own]
 
 
 def present(batches: list[b.Batch | None]) -> list[b.Batch]:
