@@ -65,6 +65,7 @@ def run(
     resume: bool | str | None = None,
     stop: StopAt | None = None,
     rows: int = 44,
+    several: bool = False,
     **options: Any,
 ) -> Trainer:
     """About 24 optimizer steps with mid-epoch checkpoints, dropout and evaluation."""
@@ -84,12 +85,15 @@ def run(
         "disable_tqdm": True,
         **options,
     }
+    if several:
+        options["metric_for_best_model"] = "first_accuracy"
     callbacks: list[Any] = [EarlyStoppingCallback(3)]
+    sets = {name: make_rows(20, seed=i) for i, name in ((2, "first"), (3, "second"))}
     trainer = Trainer(
         FakeModel(),
         TrainingArguments(str(folder), **options),
         train_dataset=make_rows(rows),
-        eval_dataset=make_rows(20, seed=2),
+        eval_dataset=sets if several else sets["first"],
         compute_metrics=accuracy,
         callbacks=[*callbacks, *([stop] if stop else [])],
     )
@@ -151,6 +155,17 @@ def test_a_signal_around_the_end_of_an_epoch(
         run(tmp_path, stop=StopAt(event, step, signal.SIGTERM))
     run(tmp_path, resume=True)
     assert final_state(tmp_path, 24) == whole[1:]
+
+
+@pytest.mark.parametrize("event", ["on_prediction_step", "on_evaluate", "on_log"])
+def test_a_signal_between_two_evaluation_sets(tmp_path: Path, event: str) -> None:
+    """No set is logged twice, and early stopping sees each evaluation once."""
+    run(tmp_path / "whole", several=True)
+    with pytest.raises(Interrupted):
+        run(tmp_path / "parts", None, StopAt(event, 12, signal.SIGTERM), several=True)
+    run(tmp_path / "parts", True, several=True)
+    found, whole = (final_state(tmp_path / name, 24) for name in ("parts", "whole"))
+    assert found == whole
 
 
 def test_signals_again_and_again(tmp_path: Path, whole: Any) -> None:

@@ -11,7 +11,7 @@ from evolving_attention.data.labels import refuse_missing
 from evolving_attention.data.packed import PackedDataset, each
 from evolving_attention.errors import ConfigError, InputError
 
-__all__ = ["column_of", "is_several", "rows_of", "with_numbered_labels"]
+__all__ = ["column_of", "is_several", "rows_of", "sets_of", "with_numbered_labels"]
 
 
 def is_several(dataset: Any) -> bool:
@@ -23,6 +23,16 @@ def is_several(dataset: Any) -> bool:
         and (not len(values) or not hasattr(values[0], "keys"))
         for values in dataset.values()
     )
+
+
+def sets_of(dataset: Any, prefix: str) -> dict[str, Any]:
+    """Returns data sets by the prefix of their results' names.
+
+    It is ``prefix``; for those in a dict ``<prefix>_<name>``.
+    """
+    if not is_several(dataset):
+        return {prefix: dataset}
+    return {f"{prefix}_{name}": part for name, part in dataset.items()}
 
 
 def rows_of(dataset: Any, role: str) -> Any:

@@ -15,8 +15,8 @@ from evolving_attention.data.features import LENGTH, tokenize_dataset
 from evolving_attention.data.loader import PackedLoader
 from evolving_attention.data.packed import Batch, PackedDataset
 from evolving_attention.data.row_forms import (
-    is_several,
     rows_of,
+    sets_of,
     with_numbered_labels,
 )
 from evolving_attention.device_names import host_array
@@ -203,7 +203,7 @@ class Loaders:
         Rows of other data sets, and all rows after the end, are made anew each time: a
         list or a DataFrame may have been edited in place.
         """
-        parts = [d.values() if is_several(d) else [d] for d in datasets]
+        parts = [sets_of(d, "").values() for d in datasets]
         self._kept = [(part, []) for some in parts for part in some]
         try:
             yield

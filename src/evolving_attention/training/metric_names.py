@@ -10,7 +10,7 @@ import numpy as np
 
 from evolving_attention.data.features import Features
 from evolving_attention.data.parallel import ParallelDataset
-from evolving_attention.data.row_forms import is_several
+from evolving_attention.data.row_forms import sets_of
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError
 from evolving_attention.metrics.prediction import EvalPrediction
@@ -55,10 +55,7 @@ def check_before_training(
         return
     if _mentions(getattr(metrics, "__code__", None), name.removeprefix("eval_")):
         return
-    sets = {"eval": dataset}
-    if is_several(dataset):
-        sets = {f"eval_{key}": part for key, part in dataset.items()}
-    rows = {key: rows_of(part) for key, part in sets.items()}
+    rows = {key: rows_of(part) for key, part in sets_of(dataset, "eval").items()}
     plain = all(type(part) in (list, tuple, Features) for part in rows.values())
     if metrics is None or (plain and not collated):
         alone = Loaders(args)

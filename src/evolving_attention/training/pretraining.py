@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from evolving_attention import functional as F
-from evolving_attention.data.row_forms import is_several
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import InputError
 from evolving_attention.training import batches as b
@@ -40,28 +39,17 @@ class PretrainingTrainer(Trainer):
     the Trainer's; evaluations ignore label smoothing.
     """
 
-    def evaluate(
-        self, eval_dataset: Any = None, metric_key_prefix: str = "eval"
-    ) -> dict[str, float]:
-        """Returns losses and accuracies of a data set, under ``<prefix>_…`` keys.
+    def _scored(self, dataset: Any, prefix: str) -> dict[str, float]:
+        """Returns the metrics of one pass, whose batches all processes share.
 
         Raises:
             InputError: the data set has no masked token.
         """
-        dataset = self.eval_dataset if eval_dataset is None else eval_dataset
-        if is_several(dataset):
-            together: dict[str, float] = {}
-            for name, part in dataset.items():
-                together.update(self.evaluate(part, f"{metric_key_prefix}_{name}"))
-            return together
         with self.team.watching(self.args.output_dir):
-            metrics = self._scored(dataset, metric_key_prefix)
-        self.log(metrics)
-        self._event("on_evaluate", metrics=metrics)
-        return metrics
+            return self._counted(dataset, prefix)
 
-    def _scored(self, dataset: Any, prefix: str) -> dict[str, float]:
-        """Returns the metrics of one pass, whose batches all processes share."""
+    def _counted(self, dataset: Any, prefix: str) -> dict[str, float]:
+        """Returns losses and accuracies, counted batch by batch."""
         rows = self._rows(dataset, "eval_dataset")
         loader = self._loaders.evaluation(rows, self.data_collator)
         began, total = time.monotonic(), len(loader)

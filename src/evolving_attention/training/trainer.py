@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import operator
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention import optim
-from evolving_attention.data.row_forms import is_several
+from evolving_attention.data.row_forms import sets_of
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.training import batches as b
 from evolving_attention.training import checkpoint as ckpt
@@ -298,13 +299,11 @@ class Trainer(Surroundings):
         )
         self._event("on_epoch_begin")
         self.model.train()
-        with contextlib.closing(
-            b.groups_of(loader, self.team.size * self.args.gradient_accumulation_steps)
-        ) as groups:
+        size = self.team.size * self.args.gradient_accumulation_steps
+        with contextlib.closing(b.groups_of(loader, size)) as groups:
             for group in groups:
-                if state.global_step >= plan.max_steps:
-                    break
-                if self.control.should_epoch_stop:
+                done = state.global_step >= plan.max_steps
+                if done or self.control.should_epoch_stop:
                     break
                 self._step(runner, plan, group)
                 if self.control.should_epoch_stop or self.control.should_training_stop:
@@ -418,12 +417,12 @@ class Trainer(Surroundings):
             self.args.ddp_bucket_cap_mb or 25.0,
         )
         sets, evaluates = self.eval_dataset, self.args.eval_strategy != "no"
-        if evaluates or self.args.eval_on_start or sets is not None:  # fail now
-            for part in sets.values() if is_several(sets) else [sets]:
-                self._rows(part, "eval_dataset")
+        if evaluates or self.args.eval_on_start or sets is not None:
+            for part in sets_of(sets, "eval").values():
+                self._rows(part, "eval_dataset")  # fails now, not after an epoch
         numerics.check_finite(self.model, self.optimizer, "before training")
-        own = type(self).evaluate, type(self).log  # may add to the results
-        if evaluates and own == (Trainer.evaluate, Trainer.log):
+        scoring = operator.attrgetter("evaluate", "_scored", "log")  # may add results
+        if evaluates and scoring(type(self)) == scoring(Trainer):
             metric_names.check_before_training(
                 *(self.args, self.model, sets, self.compute_metrics),
                 collated=self.data_collator is not None,
@@ -441,8 +440,7 @@ class Trainer(Surroundings):
         was_training = self.model.training
         self.model.train()
         try:
-            batch = loader.make_batch(np.arange(count))
-            return self._loss(batch)
+            return self._loss(loader.make_batch(np.arange(count)))
         finally:
             self.model.train(was_training)
 
@@ -558,17 +556,19 @@ class Trainer(Surroundings):
                 under ``<prefix>_<name>_…``.
             metric_key_prefix: the prefix.
         """
-        dataset = self.eval_dataset if eval_dataset is None else eval_dataset
-        if is_several(dataset):
-            together: dict[str, float] = {}
-            for name, part in dataset.items():
-                together.update(self.evaluate(part, f"{metric_key_prefix}_{name}"))
-            return together
-        loss_only = self.args.prediction_loss_only
-        output = self._predict(dataset, "eval_dataset", metric_key_prefix, loss_only)
-        self.log(output.metrics)
-        self._event("on_evaluate", metrics=output.metrics)
-        return output.metrics
+        given = self.eval_dataset if eval_dataset is None else eval_dataset
+        sets, together = sets_of(given, metric_key_prefix), dict[str, float]()
+        # All before the first is logged: after a signal a resumed run logs all again.
+        for metrics in [self._scored(part, prefix) for prefix, part in sets.items()]:
+            self.log(metrics)
+            self._event("on_evaluate", metrics=metrics)
+            together |= metrics
+        return together
+
+    def _scored(self, dataset: Any, prefix: str) -> dict[str, float]:
+        """Returns loss and metrics of one data set."""
+        only = self.args.prediction_loss_only
+        return self._predict(dataset, "eval_dataset", prefix, only).metrics
 
     def predict(
         self, test_dataset: Any, metric_key_prefix: str = "test"
