@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,13 +24,16 @@ from evolving_attention.training.state import plain
 __all__ = [
     "check_files",
     "from_pretraining",
+    "heading",
     "load",
     "packed",
     "pretraining_config",
     "read_model",
+    "read_own",
     "read_record",
     "save",
     "unpacked",
+    "usable",
     "write",
 ]
 
@@ -116,22 +120,12 @@ def read_model(model_class: Any, folder: Path, device: str) -> Any:
 
 
 def save(estimator: Any, folder: Path) -> None:
-    """Write the model and ``estimator.json`` (options, classes, scaling, history).
-
-    The device is not saved: :func:`load` takes it as an argument.
-    """
-    options = estimator.get_params(deep=False)
-    options.pop("device")
-    if not isinstance(options["random_state"], (int, np.integer)):
-        options["random_state"] = None
-    if options["pretrained"] is not None:
-        options["pretrained"] = str(options["pretrained"])
-    if isinstance(options["class_weight"], Mapping):  # pairs keep the labels' types
-        options["class_weight"] = list(options["class_weight"].items())
+    """Write the model and ``estimator.json`` (options, classes, scaling, history)."""
+    weights = estimator.class_weight
+    if isinstance(weights, Mapping):  # pairs keep the labels' types
+        weights = list(weights.items())
     record = {
-        "format": FORMAT,
-        "estimator": type(estimator).__name__,
-        "options": options,
+        **heading(estimator, class_weight=weights),
         "metadata": estimator.metadata_,
         "channel_names": vars(estimator).get("channel_names_"),
         "scaler": estimator.scaler_.to_dict(),
@@ -142,6 +136,29 @@ def save(estimator: Any, folder: Path) -> None:
         **estimator._own_state(),
     }
     write(folder, estimator.model_, record)
+
+
+def heading(estimator: Any, **changed: Any) -> dict[str, Any]:
+    """Returns the first entries of a record: format, class and options.
+
+    The device is left out, since it is an argument of loading, and so is a random state
+    that is not a number.
+
+    Args:
+        estimator: a fitted estimator.
+        changed: values to save in place of its options.
+    """
+    options = {**estimator.get_params(deep=False), **changed}
+    del options["device"]
+    if not isinstance(options["random_state"], (int, np.integer)):
+        options["random_state"] = None
+    if options.get("pretrained") is not None:
+        options["pretrained"] = str(options["pretrained"])
+    return {
+        "format": FORMAT,
+        "estimator": type(estimator).__name__,
+        "options": options,
+    }
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -159,6 +176,36 @@ def read_record(folder: Path) -> dict[str, Any]:
     return read_object(folder, FILE, MAX_BYTES)
 
 
+def read_own(estimator_class: type, folder: Path, device: str) -> dict[str, Any]:
+    """Reads the record of an estimator of this class, to load it on ``device``.
+
+    Raises:
+        CheckpointError: the record is missing, damaged or another estimator's.
+        ConfigError, BackendUnavailable: the device does not exist.
+    """
+    resolve_device(device)  # fail before a long read
+    record, name = read_record(folder), estimator_class.__name__
+    if (record.get("format"), record.get("estimator")) != (FORMAT, name):
+        raise CheckpointError(
+            f"{folder / FILE}: of a {record.get('estimator')!r} in format "
+            f"{record.get('format')!r}, expected {name} in format {FORMAT}; load it "
+            "with its own class"
+        )
+    return record
+
+
+@contextlib.contextmanager
+def usable(folder: Path) -> Iterator[None]:
+    """Turns errors about the values of a record into a CheckpointError."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{folder / FILE}: cannot be used ({error!r}), expected what save() wrote; "
+            "save it again"
+        ) from error
+
+
 def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
     """Load an estimator that :func:`save` wrote, on ``device``.
 
@@ -168,17 +215,8 @@ def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
     """
     import evolving_attention as ea
 
-    resolve_device(device)  # fail before a long read
-    path = folder / FILE
-    name = estimator_class.__name__
-    record = read_record(folder)
-    if record.get("format") != FORMAT or record.get("estimator") != name:
-        raise CheckpointError(
-            f"{path}: of a {record.get('estimator')!r} in format "
-            f"{record.get('format')!r}, expected {name} in format {FORMAT}; load it "
-            "with its own class"
-        )
-    try:
+    record = read_own(estimator_class, folder, device)
+    with usable(folder):
         options = _known_options(estimator_class, record)
         make: Any = estimator_class
         estimator = make(**options, device=device)
@@ -192,11 +230,6 @@ def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
         if record.get("n_features") is not None:
             estimator.n_features_in_ = int(record["n_features"])
         estimator._set_own_state(record)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            f"{path}: cannot be used ({error!r}), expected what save() wrote; save it "
-            "again"
-        ) from error
     model_class = getattr(ea, estimator._model_class)
     estimator.model_ = read_model(model_class, folder, device)
     check_files(folder, record)

@@ -14,7 +14,6 @@ from evolving_attention.data.graph import Graph
 from evolving_attention.data.series_axes import names_of
 from evolving_attention.device_names import host_array, resolve_device
 from evolving_attention.errors import (
-    CheckpointError,
     ConfigError,
     DTypeError,
     InputError,
@@ -26,6 +25,7 @@ from evolving_attention.estimators.fitting import kept_randomness, tell
 from evolving_attention.estimators.named import NamedOptions
 from evolving_attention.estimators.randomness import seed_of
 from evolving_attention.field_types import check_attributes
+from evolving_attention.metrics.probabilities import softmax
 from evolving_attention.training import runtime
 
 __all__ = ["GraphNodeClassifier"]
@@ -313,10 +313,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
             NotFittedError: the estimator is not fitted.
             InputError, ShapeError, DTypeError: features or graph cannot be used.
         """
-        logits = host_array(self._run(X, graph).logits).astype(np.float64)
-        odds: Array = np.exp(logits - logits.max(axis=1, keepdims=True))
-        odds /= odds.sum(axis=1, keepdims=True)
-        return odds
+        return softmax(host_array(self._run(X, graph).logits))
 
     def predict(self, X: Any, graph: Any = None) -> Array:
         """Returns each node's most probable label; arguments as ``predict_proba``."""
@@ -425,15 +422,9 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
             CheckpointError: the folder cannot be written.
         """
         self._fitted()
-        options = self.get_params(deep=False)
-        options.pop("device")
-        options["attention"] = from_config(self.attention).to_dict()
-        if not isinstance(options["random_state"], (int, np.integer)):
-            options["random_state"] = None
+        attention = from_config(self.attention).to_dict()
         record = {
-            "format": files.FORMAT,
-            "estimator": type(self).__name__,
-            "options": options,
+            **files.heading(self, attention=attention),
             "classes": self.classes_.tolist(),
             "kind": self.classes_.dtype.str,
             "history": self.history_,
@@ -453,16 +444,9 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         """
         import evolving_attention as ea
 
-        resolve_device(device)  # fail before a long read
-        path, name = Path(folder), cls.__name__
-        record = files.read_record(path)
-        if (record.get("format"), record.get("estimator")) != (files.FORMAT, name):
-            raise CheckpointError(
-                f"{path / files.FILE}: of a {record.get('estimator')!r} in format "
-                f"{record.get('format')!r}, expected {name} in format {files.FORMAT}; "
-                "load it with its own class"
-            )
-        try:
+        path = Path(folder)
+        record = files.read_own(cls, path, device)
+        with files.usable(path):
             made = cls(**record["options"], device=device)
             made.classes_ = np.array(record["classes"], np.dtype(record["kind"]))
             made.history_ = list(record["history"])
@@ -470,11 +454,6 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
             made.interrupted_ = record.get("interrupted")
             if record.get("features") is not None:
                 made.feature_names_in_ = np.array(record["features"], dtype=object)
-        except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(
-                f"{path / files.FILE}: cannot be used ({error!r}), expected what "
-                "save() wrote; save it again"
-            ) from error
         made.model_ = files.read_model(ea.GATForNodeClassification, path, device)
         files.check_files(path, record)
         made.n_features_in_ = made.model_.config.num_features

@@ -18,7 +18,6 @@ from evolving_attention.data.images import (
     scale_of,
     small,
 )
-from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import (
     CheckpointError,
     ConfigError,
@@ -38,6 +37,7 @@ from evolving_attention.estimators.named import NamedOptions
 from evolving_attention.estimators.randomness import seed_of
 from evolving_attention.estimators.targets import PICTURES
 from evolving_attention.metrics.images import confusion_matrix, top_k
+from evolving_attention.metrics.probabilities import softmax
 from evolving_attention.optim.factory import check_options
 from evolving_attention.training.schedules import multiplier
 
@@ -52,7 +52,6 @@ _validation: Any = require("sklearn.utils.validation", extra="image", why=_WHY)
 Array = np.ndarray[Any, Any]
 _Self = TypeVar("_Self", bound="ImageClassifier")
 
-_FORMAT = 1
 _ERRORS = ("raise", "skip")
 _OPTIMIZERS = ("radam", "adamw", "sgd")
 _RANGES: dict[str, tuple[float, float]] = {
@@ -498,10 +497,7 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
         )
 
     def _probabilities(self, rows: ImageRows) -> Array:
-        logits = fitting.outputs(self.model_, rows, self.device).astype(np.float64)
-        odds: Array = np.exp(logits - logits.max(axis=1, keepdims=True))
-        odds /= odds.sum(axis=1, keepdims=True)
-        return odds
+        return softmax(fitting.outputs(self.model_, rows, self.device))
 
     # --- files --------------------------------------------------------------------
 
@@ -516,18 +512,8 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
             CheckpointError: the folder cannot be written.
         """
         _validation.check_is_fitted(self)
-        options = self.get_params(deep=False)
-        options.pop("device")
-        if not isinstance(options["random_state"], (int, np.integer)):
-            options["random_state"] = None
-        if options["pretrained"] is not None:
-            options["pretrained"] = str(options["pretrained"])
-        if options["attention"] is not None:  # the model's config has it in full
-            options["attention"] = None
         record = {
-            "format": _FORMAT,
-            "estimator": type(self).__name__,
-            "options": options,
+            **files.heading(self, attention=None),  # the model's config has it in full
             "classes": self.classes_.tolist(),
             "kind": self.classes_.dtype.str,
             "size": self.size_,
@@ -552,19 +538,11 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
         """
         import evolving_attention as ea
 
-        resolve_device(device)  # fail before a long read
         root = Path(folder)
-        record = files.read_record(root)
-        path = root / files.FILE
-        if record.get("format") != _FORMAT or record.get("estimator") != cls.__name__:
-            raise CheckpointError(
-                f"{path}: of a {record.get('estimator')!r} in format "
-                f"{record.get('format')!r}, expected {cls.__name__} in format "
-                f"{_FORMAT}; load it with its own class"
-            )
+        record = files.read_own(cls, root, device)
         model = files.read_model(ea.AutoModelForImageClassification, root, device)
         files.check_files(root, record)
-        try:
+        with files.usable(root):
             found = cls(**{**record["options"], "device": device})
             if record["options"]["attention"] is None:
                 found.attention = model.config.attention
@@ -583,14 +561,9 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
             found.skipped_ = [(name, reason) for name, reason in record["skipped"]]
             Normalize(found.mean_, found.deviation_)
             wrong = len(found.classes_) != model.config.num_labels
-        except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(
-                f"{path}: cannot be used ({error!r}), expected what save() wrote; save "
-                "it again"
-            ) from error
         if wrong or not all(math.isfinite(value) for value in found.mean_):
             raise CheckpointError(
-                f"{path}: {len(found.classes_)} classes for a model of "
+                f"{root / files.FILE}: {len(found.classes_)} classes for a model of "
                 f"{model.config.num_labels}, expected as many; save it again"
             )
         found.model_ = model

@@ -14,6 +14,7 @@ from evolving_attention.data.series_scaling import is_constant
 from evolving_attention.errors import require
 from evolving_attention.estimators import targets
 from evolving_attention.estimators.base import SeriesEstimator
+from evolving_attention.metrics.probabilities import softmax
 
 __all__ = ["TimeSeriesClassifier", "TimeSeriesRegressor"]
 
@@ -157,10 +158,7 @@ class TimeSeriesClassifier(SeriesEstimator, _Classifier):  # type: ignore[misc]
         return found
 
     def _predict_proba(self, X: list[Array]) -> Array:
-        logits = self._outputs(X).astype(np.float64)
-        odds: Array = np.exp(logits - logits.max(axis=1, keepdims=True))
-        odds /= odds.sum(axis=1, keepdims=True)
-        return odds
+        return softmax(self._outputs(X))
 
     def _own_state(self) -> dict[str, Any]:
         return {"classes": self.classes_.tolist(), "kind": self.classes_.dtype.str}

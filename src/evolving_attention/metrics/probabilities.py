@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from evolving_attention.errors import NonFiniteError
 
-__all__ = ["finite_rows", "probabilities"]
+__all__ = ["finite_rows", "probabilities", "softmax"]
 
 Array = np.ndarray
 
@@ -31,6 +31,12 @@ def probabilities(logits: ArrayLike, problem_type: str | None = None) -> Array:
         # exp never overflows: its argument is never above 0
         small = np.exp(-np.abs(x))
         return np.asarray(np.where(x >= 0, 1.0, small) / (1.0 + small))
+    return softmax(x)
+
+
+def softmax(logits: Array) -> Array:
+    """Returns the softmax over the last axis, in float64; NaN stays NaN."""
+    x = np.asarray(logits, dtype=np.float64)
     powers = np.exp(x - x.max(axis=-1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
