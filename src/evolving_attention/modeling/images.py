@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import plain_scalar
 from evolving_attention.modeling.base import PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
+from evolving_attention.modeling.labels import check_labels
 from evolving_attention.modeling.outputs import ModelOutput
 
 __all__ = [
@@ -120,26 +121,5 @@ class ImageModel(PreTrainedModel):
 
     def _check_inputs(self, inputs: Mapping[str, Any]) -> None:
         """Rejects labels that this head would ignore, or of the wrong shape."""
-        labels, name = inputs.get("labels"), type(self).__name__
-        if labels is None:
-            return
-        if self.head == "base":
-            raise InputError(
-                f"{name}: labels are given, but a model without a task has no loss; "
-                "expected none; use a class with a task, such as "
-                "ea.AutoModelForImageClassification"
-            )
-        shape, count = np.shape(labels), self.config.num_labels
-        several = self.config.problem_type == "multi_label_classification"
-        if several and (len(shape) != 2 or shape[1] != count):
-            raise InputError(
-                f"{name}: labels have shape {shape}, expected [B, {count}] of 0 and 1, "
-                "for this model has problem_type 'multi_label_classification'; give a "
-                "row for each image"
-            )
-        if not several and len(shape) == 2 and shape[1] > 1:
-            raise InputError(
-                f"{name}: labels have shape {shape}, expected [B], one class for each "
-                "image; a list of labels per image needs problem_type="
-                "'multi_label_classification'"
-            )
+        if inputs.get("labels") is not None:
+            check_labels(self, inputs["labels"], "image")

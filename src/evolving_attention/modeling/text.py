@@ -11,6 +11,7 @@ from evolving_attention.data.collate import IGNORED
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.modeling.base import PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
+from evolving_attention.modeling.labels import check_labels
 from evolving_attention.modeling.outputs import (
     MultipleChoiceModelOutput,
     QuestionAnsweringModelOutput,
@@ -134,15 +135,9 @@ class TextModel(PreTrainedModel):
 
     def _check_inputs(self, inputs: Mapping[str, Any]) -> None:
         """Rejects inputs that this head would ignore."""
-        name = type(self).__name__
-        if inputs.get("labels") is not None and self.head == "base":
-            raise InputError(
-                f"{name}: labels are given, but a model without a task has no loss; "
-                "expected none; use a class with a task, such as "
-                "ea.AutoModelForSequenceClassification"
-            )
-        if inputs.get("labels") is not None and self.head == "sequence_classification":
-            self._check_labels(np.shape(inputs["labels"]))
+        name, labels = type(self).__name__, inputs.get("labels")
+        if labels is not None and self.head in ("base", "sequence_classification"):
+            check_labels(self, labels, "text")
         next_label = inputs.get("next_sentence_label")
         if next_label is not None and self.head != "pretraining":
             raise InputError(
@@ -160,23 +155,6 @@ class TextModel(PreTrainedModel):
             raise InputError(
                 f"{name}: {span} is given, expected only by models for question "
                 "answering; leave it out, or use ea.AutoModelForQuestionAnswering"
-            )
-
-    def _check_labels(self, shape: tuple[int, ...]) -> None:
-        """Checks that labels fit the problem: several per text, or one."""
-        several = self.config.problem_type == "multi_label_classification"
-        count = self.config.num_labels
-        if several and (len(shape) != 2 or shape[1] != count):
-            raise InputError(
-                f"{type(self).__name__}: labels have shape {shape}, expected [B, "
-                f"{count}] of 0 and 1, for this model has problem_type "
-                "'multi_label_classification'; give a row for each text"
-            )
-        if not several and len(shape) == 2 and shape[1] > 1:
-            raise InputError(
-                f"{type(self).__name__}: labels have shape {shape}, expected [B], one "
-                "class for each text; a list of labels per text needs problem_type="
-                "'multi_label_classification'"
             )
 
     @classmethod
