@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ContextDecorator
-from types import TracebackType
 from typing import Any, TypeVar
 
 __all__ = ["no_grad"]
@@ -24,12 +23,7 @@ class no_grad(ContextDecorator):  # noqa: N801 - the usual name in this field
 
         self._core, self._before = _core, _core.set_grad_enabled(False)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._core.set_grad_enabled(self._before)
 
     def _recreate_cm(self) -> no_grad:

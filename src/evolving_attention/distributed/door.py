@@ -12,7 +12,6 @@ import socket
 import struct
 import time
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, NamedTuple
 
 __all__ = ["Door", "Guest", "Refused", "listen", "say"]
@@ -85,12 +84,7 @@ class Door:
     def __enter__(self) -> Door:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._selector.close()
         for caller in self._callers.values():
             caller.socket.close()

@@ -6,7 +6,6 @@ import os
 import re
 import stat
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 
@@ -56,12 +55,7 @@ class InputFile:
     def __enter__(self) -> InputFile:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self.fd)
 
     def read(self, offset: int, count: int) -> np.ndarray:
