@@ -7,7 +7,7 @@ leaderboard's, from the official test files.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from evolving_attention.data.labels import Labelled
 from evolving_attention.errors import ConfigError
@@ -34,12 +34,11 @@ class GlueTask(Labelled):
         folder: its folder in the official download.
         text: the Hub's names of the text fields, in the order a model reads them.
         tsv_text: the same fields' names in the official files.
-        tsv_label: label column of the official training and dev files.
         label_names: class names by id, as on the Hub; None for regression.
         tsv_labels: spelling of the classes in the official files, by id.
-        leaderboard: spelling of the classes on the leaderboard, by id.
         metrics: metric keys, as Hugging Face names them.
         test_sizes: leaderboard file name to number of test rows.
+        tsv_label: label column of the official training and dev files.
         header: columns of the training and dev files, if they have no header line.
         extra: further columns kept from training and dev files.
     """
@@ -48,15 +47,19 @@ class GlueTask(Labelled):
     folder: str
     text: tuple[str, ...]
     tsv_text: tuple[str, ...]
-    tsv_label: str
     label_names: tuple[str, ...] | None
     tsv_labels: tuple[str, ...]
-    leaderboard: tuple[str, ...]
     metrics: tuple[str, ...]
     test_sizes: dict[str, int]
+    tsv_label: str = "label"
     header: tuple[str, ...] | None = None
     extra: tuple[str, ...] = ()
-    folders: tuple[str, ...] = field(default=())
+    folders: tuple[str, ...] = ()
+
+    @property
+    def leaderboard(self) -> tuple[str, ...]:
+        """Spelling of the classes on the leaderboard, by id."""
+        return self.tsv_labels
 
 
 _DIGITS = ("0", "1")
@@ -70,10 +73,8 @@ _ALL = (
         folder="CoLA",
         text=("sentence",),
         tsv_text=("sentence",),
-        tsv_label="label",
         label_names=("unacceptable", "acceptable"),
         tsv_labels=_DIGITS,
-        leaderboard=_DIGITS,
         metrics=("matthews_correlation",),
         test_sizes={"CoLA": 1063},
         header=("source", "label", "mark", "sentence"),
@@ -84,10 +85,8 @@ _ALL = (
         folder="SST-2",
         text=("sentence",),
         tsv_text=("sentence",),
-        tsv_label="label",
         label_names=("negative", "positive"),
         tsv_labels=_DIGITS,
-        leaderboard=_DIGITS,
         metrics=("accuracy",),
         test_sizes={"SST-2": 1821},
     ),
@@ -99,7 +98,6 @@ _ALL = (
         tsv_label="Quality",
         label_names=("not_equivalent", "equivalent"),
         tsv_labels=_DIGITS,
-        leaderboard=_DIGITS,
         metrics=("accuracy", "f1"),
         test_sizes={"MRPC": 1725},
     ),
@@ -111,7 +109,6 @@ _ALL = (
         tsv_label="score",
         label_names=None,
         tsv_labels=(),
-        leaderboard=(),
         metrics=("pearson", "spearmanr"),
         test_sizes={"STS-B": 1379},
     ),
@@ -123,7 +120,6 @@ _ALL = (
         tsv_label="is_duplicate",
         label_names=("not_duplicate", "duplicate"),
         tsv_labels=_DIGITS,
-        leaderboard=_DIGITS,
         metrics=("accuracy", "f1"),
         test_sizes={"QQP": 390_965},
     ),
@@ -135,7 +131,6 @@ _ALL = (
         tsv_label="gold_label",
         label_names=_MNLI,
         tsv_labels=_MNLI,
-        leaderboard=_MNLI,
         metrics=("accuracy",),
         test_sizes={"MNLI-m": 9796, "MNLI-mm": 9847},
     ),
@@ -144,10 +139,8 @@ _ALL = (
         folder="QNLI",
         text=("question", "sentence"),
         tsv_text=("question", "sentence"),
-        tsv_label="label",
         label_names=_NLI,
         tsv_labels=_NLI,
-        leaderboard=_NLI,
         metrics=("accuracy",),
         test_sizes={"QNLI": 5463},
         folders=("QNLIv2",),
@@ -157,10 +150,8 @@ _ALL = (
         folder="RTE",
         text=_PAIR,
         tsv_text=_PAIR,
-        tsv_label="label",
         label_names=_NLI,
         tsv_labels=_NLI,
-        leaderboard=_NLI,
         metrics=("accuracy",),
         test_sizes={"RTE": 3000},
     ),
@@ -169,10 +160,8 @@ _ALL = (
         folder="WNLI",
         text=_PAIR,
         tsv_text=_PAIR,
-        tsv_label="label",
         label_names=("not_entailment", "entailment"),
         tsv_labels=_DIGITS,
-        leaderboard=_DIGITS,
         metrics=("accuracy",),
         test_sizes={"WNLI": 146},
     ),
@@ -181,10 +170,8 @@ _ALL = (
         folder="AX",
         text=("premise", "hypothesis"),
         tsv_text=_PAIR,
-        tsv_label="label",
         label_names=_MNLI,
         tsv_labels=_MNLI,
-        leaderboard=_MNLI,
         metrics=("matthews_correlation",),
         test_sizes={"AX": 1104},
         folders=("diagnostic",),
