@@ -9,9 +9,4 @@ __all__ = ["GAT"]
 GAT = NameTable(
     architecture="gat",
     prefix="",
-    renames=(),
-    ignored=(),
-    ties=(),
-    allowed_new=(),
-    allowed_unexpected=(),
 )

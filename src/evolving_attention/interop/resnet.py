@@ -36,7 +36,6 @@ def _table(architecture: str) -> NameTable:
         prefix="resnet.",
         renames=_TORCHVISION,
         ignored=(r".*num_batches_tracked",),
-        ties=(),
         allowed_new=_HEADS,
         allowed_unexpected=_HEADS,
     )
@@ -47,9 +46,6 @@ AA_RESNET = _table("aa_resnet")
 CIFAR_NET = NameTable(
     architecture="cifar_net",
     prefix="cifar_net.",
-    renames=(),
-    ignored=(),
-    ties=(),
     allowed_new=_HEADS,
     allowed_unexpected=_HEADS,
 )

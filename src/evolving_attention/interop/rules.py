@@ -48,11 +48,11 @@ class NameTable:
 
     architecture: str
     prefix: str
-    renames: tuple[tuple[str, str], ...]
-    ignored: tuple[str, ...]
-    ties: tuple[Tie, ...]
-    allowed_new: tuple[str, ...]
-    allowed_unexpected: tuple[str, ...]
+    renames: tuple[tuple[str, str], ...] = ()
+    ignored: tuple[str, ...] = ()
+    ties: tuple[Tie, ...] = ()
+    allowed_new: tuple[str, ...] = ()
+    allowed_unexpected: tuple[str, ...] = ()
 
     def canonical(self, name: str) -> str | None:
         """Returns the current form of a checkpoint's name; None for a buffer."""

@@ -11,9 +11,6 @@ _HEADS = (r"classifier\..+", r"regressor\..+", r"reconstruction\..+")
 EA_DC_TRANSFORMER = NameTable(
     architecture="ea_dc_transformer",
     prefix="transformer.",
-    renames=(),
-    ignored=(),
-    ties=(),
     allowed_new=_HEADS,
     allowed_unexpected=_HEADS,
 )

@@ -21,6 +21,5 @@ T5 = NameTable(
         Tie("decoder.embed_tokens.weight", WORDS, repeats=True),
         Tie(OUTPUT, WORDS, repeats=True),
     ),
-    allowed_new=(),
     allowed_unexpected=(r"lm_head\..+",),
 )

@@ -11,9 +11,6 @@ _HEADS = (r"classifier\..+",)
 TEXT_NET = NameTable(
     architecture="text_net",
     prefix="text_net.",
-    renames=(),
-    ignored=(),
-    ties=(),
     allowed_new=_HEADS,
     allowed_unexpected=_HEADS,
 )

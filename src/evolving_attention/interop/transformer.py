@@ -11,9 +11,5 @@ _HEADS = (r"lm_head\..+",)
 TRANSFORMER = NameTable(
     architecture="transformer",
     prefix="transformer.",
-    renames=(),
-    ignored=(),
-    ties=(),
-    allowed_new=(),
     allowed_unexpected=_HEADS,
 )

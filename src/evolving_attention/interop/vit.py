@@ -22,7 +22,6 @@ VIT = NameTable(
         (r"\.mlp\.fc2\.", ".output.dense."),
     ),
     ignored=(r"(.+\.)?embeddings\.mask_token",),
-    ties=(),
     allowed_new=(r"classifier\..+", r"(vit\.)?pooler\..+"),
     allowed_unexpected=(
         r"classifier\..+",
