@@ -6,14 +6,12 @@ from typing import Any, ClassVar
 
 from evolving_attention.attention import Evolving, Predictive, Vanilla
 from evolving_attention.errors import ConfigError
-from evolving_attention.field_types import plain_scalar
-from evolving_attention.interop.config_rules import Rules, check_rules
+from evolving_attention.interop.config_rules import Rules
 from evolving_attention.interop.resnet import CIFAR_NET
 from evolving_attention.modeling.images import (
     ImageClassifierOutput,
-    ImageConfig,
     ImageModel,
-    sizes_of_stages,
+    StagedConfig,
 )
 from evolving_attention.modeling.names import register_sizes
 
@@ -38,7 +36,7 @@ _RULES = Rules(
 )
 
 
-class CifarNetConfig(ImageConfig):
+class CifarNetConfig(StagedConfig):
     """Sizes of a net for small images, by default the one for CIFAR-10.
 
     A convolution is followed by stages of blocks. Each stage after the first halves
@@ -89,6 +87,7 @@ class CifarNetConfig(ImageConfig):
     """
 
     model_type = "cifar_net"
+    rules = _RULES
     defaults: ClassVar[dict[str, Any]] = {
         "num_channels": 3,
         "image_size": 32,
@@ -109,15 +108,7 @@ class CifarNetConfig(ImageConfig):
         "batch_norm_momentum": 0.1,
     }
 
-    def _set(
-        self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
-    ) -> None:
-        source = type(self).__name__
-        values = {name: plain_scalar(value) for name, value in values.items()}
-        for name in ("hidden_sizes", "depths"):
-            values[name] = sizes_of_stages(values[name], name, source)
-        check_rules(values, source, _RULES)
-        super()._set(values, attention, extra)
+    def _check_attention(self, source: str) -> None:
         if not self.num_hidden_layers and self.attention != Vanilla():
             raise ConfigError(
                 f"{source}: attention={self.attention!r}, expected none: with "
@@ -140,11 +131,6 @@ class CifarNetConfig(ImageConfig):
             if max(height, width) >> stage <= self.attention_side:
                 return (height >> stage) * (width >> stage)
         return 1
-
-    def output_counts(self) -> dict[str, tuple[int, int, int, int]]:
-        """Hidden states of the stem and each stage; maps of each attention layer."""
-        maps = self.num_hidden_layers
-        return {"": (len(self.depths) + 1, maps, maps, maps)}
 
 
 class _CifarNet(ImageModel):

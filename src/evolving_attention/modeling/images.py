@@ -14,6 +14,7 @@ import numpy as np
 
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import plain_scalar
+from evolving_attention.interop.config_rules import Rules, check_rules
 from evolving_attention.modeling.base import PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
 from evolving_attention.modeling.labels import check_labels
@@ -23,8 +24,8 @@ __all__ = [
     "ImageClassifierOutput",
     "ImageConfig",
     "ImageModel",
+    "StagedConfig",
     "pair_of",
-    "sizes_of_stages",
 ]
 
 MAX_SIDE = 65_536  # pixels
@@ -52,7 +53,7 @@ def pair_of(value: Any, name: str, source: str) -> tuple[int, int]:
     return sides[0], sides[1]
 
 
-def sizes_of_stages(value: Any, name: str, source: str) -> list[int]:
+def _sizes_of_stages(value: Any, name: str, source: str) -> list[int]:
     """Returns a list of positive integers, one for each stage of a network.
 
     Raises:
@@ -109,6 +110,36 @@ class ImageConfig(PretrainedConfig):
             stem = name.removesuffix("_size")
             options |= {f"{stem}_height": height, f"{stem}_width": width}
         return options
+
+
+class StagedConfig(ImageConfig):
+    """Base of the configs of networks whose blocks are grouped in stages.
+
+    Attributes:
+        rules: types and ranges of the options.
+    """
+
+    rules: ClassVar[Rules]
+
+    def _set(
+        self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
+    ) -> None:
+        source = type(self).__name__
+        values = {name: plain_scalar(value) for name, value in values.items()}
+        for name in ("hidden_sizes", "depths"):
+            values[name] = _sizes_of_stages(values[name], name, source)
+        check_rules(values, source, self.rules)
+        super()._set(values, attention, extra)
+        self._check_attention(source)
+
+    def _check_attention(self, source: str) -> None:
+        """Rejects an attention that no layer has."""
+        raise NotImplementedError
+
+    def output_counts(self) -> dict[str, tuple[int, int, int, int]]:
+        """Hidden states of the stem and each stage; maps of each attention layer."""
+        maps = self.num_hidden_layers
+        return {"": (len(self.depths) + 1, maps, maps, maps)}
 
 
 class ImageModel(PreTrainedModel):

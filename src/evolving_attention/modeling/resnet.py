@@ -6,14 +6,12 @@ from typing import Any, ClassVar
 
 from evolving_attention.attention import Evolving, Predictive, Vanilla
 from evolving_attention.errors import ConfigError
-from evolving_attention.field_types import plain_scalar
-from evolving_attention.interop.config_rules import Rules, check_rules
+from evolving_attention.interop.config_rules import Rules
 from evolving_attention.interop.resnet import AA_RESNET, RESNET
 from evolving_attention.modeling.images import (
     ImageClassifierOutput,
-    ImageConfig,
     ImageModel,
-    sizes_of_stages,
+    StagedConfig,
 )
 from evolving_attention.modeling.names import register_sizes
 
@@ -43,7 +41,7 @@ _RULES = Rules(
 )
 
 
-class ResNetConfig(ImageConfig):
+class ResNetConfig(StagedConfig):
     """Sizes of a residual network, by default ResNet-50; names are Hugging Face's.
 
     Args:
@@ -73,6 +71,7 @@ class ResNetConfig(ImageConfig):
     """
 
     model_type = "resnet"
+    rules = _RULES
     sides: ClassVar[tuple[str, ...]] = ()
     defaults: ClassVar[dict[str, Any]] = {
         "num_channels": 3,
@@ -85,17 +84,6 @@ class ResNetConfig(ImageConfig):
         "downsample_in_bottleneck": False,
     }
 
-    def _set(
-        self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
-    ) -> None:
-        source = type(self).__name__
-        values = {name: plain_scalar(value) for name, value in values.items()}
-        for name in ("hidden_sizes", "depths"):
-            values[name] = sizes_of_stages(values[name], name, source)
-        check_rules(values, source, _RULES)
-        super()._set(values, attention, extra)
-        self._check_attention(source)
-
     def _check_attention(self, source: str) -> None:
         if self.attention != Vanilla():
             raise ConfigError(
@@ -107,11 +95,6 @@ class ResNetConfig(ImageConfig):
     def num_hidden_layers(self) -> int:
         """Number of attention layers: none."""
         return 0
-
-    def output_counts(self) -> dict[str, tuple[int, int, int, int]]:
-        """Hidden states of the stem and each stage; maps of each attention layer."""
-        maps = self.num_hidden_layers
-        return {"": (len(self.depths) + 1, maps, maps, maps)}
 
 
 class AAResNetConfig(ResNetConfig):
