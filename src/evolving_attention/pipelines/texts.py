@@ -22,7 +22,17 @@ TASKS = ("text-classification", "sentiment-analysis", "question-answering")
 _ANSWERS = "question-answering"
 
 
-class TextClassificationPipeline:
+class _Pipeline:
+    """A model, its tokenizer and default options of calls."""
+
+    def __init__(self, model: TextModel, tokenizer: Any, **options: Any) -> None:
+        self.model, self.tokenizer, self.options = model, tokenizer, options
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.model!r})"
+
+
+class TextClassificationPipeline(_Pipeline):
     """A text classifier with its tokenizer; created by :func:`pipeline`.
 
     Args:
@@ -32,9 +42,6 @@ class TextClassificationPipeline:
     """
 
     task = TASKS[0]
-
-    def __init__(self, model: TextModel, tokenizer: Any, **options: Any) -> None:
-        self.model, self.tokenizer, self.options = model, tokenizer, options
 
     def __call__(self, texts: Any, **options: Any) -> Any:
         """Returns label and score of texts, like :meth:`TextModel.predict`.
@@ -46,11 +53,8 @@ class TextClassificationPipeline:
         chosen = _known(self.task, self.options | options, _CLASSIFIES)
         return self.model.predict(texts, self.tokenizer, **chosen)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.model!r})"
 
-
-class QuestionAnsweringPipeline:
+class QuestionAnsweringPipeline(_Pipeline):
     """A question-answering model with its tokenizer; created by :func:`pipeline`.
 
     Args:
@@ -60,9 +64,6 @@ class QuestionAnsweringPipeline:
     """
 
     task = _ANSWERS
-
-    def __init__(self, model: TextModel, tokenizer: Any, **options: Any) -> None:
-        self.model, self.tokenizer, self.options = model, tokenizer, options
 
     def __call__(
         self,
@@ -109,9 +110,6 @@ class QuestionAnsweringPipeline:
             inputs = _asked(question, context)
         chosen = _known(self.task, self.options | options, _ANSWERS_BY)
         return answer(self.model, inputs, self.tokenizer, **chosen)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.model!r})"
 
 
 _CLASSIFIES = ("batch_size", "max_length", "progress", "top_k")

@@ -70,6 +70,18 @@ class Translation(NamedTuple):
     alignment: np.ndarray | None
 
 
+class _Batch(NamedTuple):
+    """The arguments of :meth:`Translator.translate` besides texts and options."""
+
+    beam: int | None
+    batch_size: int
+    longer: Longer
+    prefixes: Sequence[str] | None
+    name: str
+    first_line: int
+    on_batch: Progress | None
+
+
 class Translator:
     """An encoder-decoder with its tokenizer.
 
@@ -175,15 +187,7 @@ class Translator:
                     f"Translator.translate: {key}={asked[key]!r}, expected {usual}: it "
                     "returns one text each; candidates() returns all"
                 )
-        batch: dict[str, Any] = {
-            "beam": beam,
-            "batch_size": batch_size,
-            "longer": longer,
-            "prefixes": prefixes,
-            "name": name,
-            "first_line": first_line,
-            "on_batch": on_batch,
-        }
+        batch = _Batch(beam, batch_size, longer, prefixes, name, first_line, on_batch)
         one = {**options, "num_return_sequences": 1}
         found = self._translations("Translator.translate", texts, batch, one)
         return [each[0].text for each in found]
@@ -215,15 +219,7 @@ class Translator:
         Raises:
             ConfigError, InputError, DataError: as :meth:`translate`.
         """
-        batch: dict[str, Any] = {
-            "beam": beam,
-            "batch_size": batch_size,
-            "longer": longer,
-            "prefixes": prefixes,
-            "name": name,
-            "first_line": first_line,
-            "on_batch": on_batch,
-        }
+        batch = _Batch(beam, batch_size, longer, prefixes, name, first_line, on_batch)
         return self._translations(
             "Translator.candidates", texts, batch, options, scored=True
         )
@@ -232,22 +228,22 @@ class Translator:
         self,
         where: str,
         given: Sequence[str],
-        batch: Mapping[str, Any],
+        batch: _Batch,
         options: Mapping[str, Any],
         scored: bool = False,
     ) -> list[list[Translation]]:
-        texts = as_texts(given, f"Translator: {batch['name']}")
-        size, first = batch["batch_size"], batch["first_line"]
+        texts = as_texts(given, f"Translator: {batch.name}")
+        size, first = batch.batch_size, batch.first_line
         _check_batch_size(where, size)
-        chosen = self._chosen(where, batch["beam"], options)
+        chosen = self._chosen(where, batch.beam, options)
         numbers = chosen.pop("sentence_numbers", None)
         if numbers is None:
             numbers = range(first - 1, first - 1 + len(texts))
         else:
             _check_numbers(where, numbers, len(texts))
-        prefixes = self._prefixes(where, batch["prefixes"], len(texts))
+        prefixes = self._prefixes(where, batch.prefixes, len(texts))
         rows = encode(
-            texts, self.tokenizer, self.longest, batch["longer"], batch["name"], first
+            texts, self.tokenizer, self.longest, batch.longer, batch.name, first
         )
         todo = [i for i, text in enumerate(texts) if text.strip()]
         todo.sort(key=lambda i: -len(rows[i]))
@@ -268,8 +264,8 @@ class Translator:
                 found[i] = [self._translation(out, k) for k in these]
             ended += out.ended
             tokens += sum(len(ids) - 1 for ids in out.rows)
-            if batch["on_batch"] is not None:
-                batch["on_batch"](min(start + size, len(todo)), tokens)
+            if batch.on_batch is not None:
+                batch.on_batch(min(start + size, len(todo)), tokens)
         tell_of_limit(where, ended, chosen)
         return found
 
