@@ -29,39 +29,26 @@ MAX_GROWTH = 64  # of the cycles of a run, in powers of two: far more than its s
 _POSITIVE = ("timescale",)  # all other options may be 0
 
 
-def _rise(step: int, warmup: int) -> float:
-    """Linear warm-up: 0 at step 0, 1 at step ``warmup``."""
-    return step / max(1, warmup)
-
-
 def _progress(step: int, warmup: int, total: int) -> float:
     """Returns the completed share of the decay at ``step``, from 0 upwards."""
     return (step - warmup) / max(1, total - warmup)
+
+
+# Factories of the values after the warm-up, which multiplier() adds.
 
 
 def _constant(warmup: int, total: int, base_lr: float) -> Multiplier:
     return lambda step: 1.0
 
 
-def _constant_with_warmup(warmup: int, total: int, base_lr: float) -> Multiplier:
-    return lambda step: _rise(step, warmup) if step < warmup else 1.0
-
-
 def _linear(warmup: int, total: int, base_lr: float) -> Multiplier:
-    def value(step: int) -> float:
-        if step < warmup:
-            return _rise(step, warmup)
-        return max(0.0, (total - step) / max(1, total - warmup))
-
-    return value
+    return lambda step: max(0.0, (total - step) / max(1, total - warmup))
 
 
 def _cosine(
     warmup: int, total: int, base_lr: float, num_cycles: float = 0.5
 ) -> Multiplier:
     def value(step: int) -> float:
-        if step < warmup:
-            return _rise(step, warmup)
         angle = 2.0 * math.pi * num_cycles * _progress(step, warmup, total)
         return max(0.0, 0.5 * (1.0 + math.cos(angle)))
 
@@ -92,12 +79,7 @@ def _cosine_with_min_lr(
         )
     cosine = _cosine(warmup, total, base_lr, num_cycles)
 
-    def value(step: int) -> float:
-        if step < warmup:
-            return _rise(step, warmup)
-        return cosine(step) * (1.0 - least) + least
-
-    return value
+    return lambda step: cosine(step) * (1.0 - least) + least
 
 
 def _cosine_with_restarts(
@@ -144,8 +126,6 @@ def _cosine_with_restarts(
         return 0.0
 
     def value(step: int) -> float:
-        if step < warmup:
-            return _rise(step, warmup)
         done = _progress(step, warmup, total)
         if done >= 1.0:
             return least
@@ -171,12 +151,7 @@ def _multistep(
         )
     steps = sorted(round(share * total) for share in shares)
 
-    def value(step: int) -> float:
-        if step < warmup:
-            return _rise(step, warmup)
-        return float(gamma ** sum(step >= at for at in steps))
-
-    return value
+    return lambda step: float(gamma ** sum(step >= at for at in steps))
 
 
 def _polynomial(
@@ -189,8 +164,6 @@ def _polynomial(
         )
 
     def value(step: int) -> float:
-        if step < warmup:
-            return _rise(step, warmup)
         if step > total:
             return lr_end / base_lr
         left = 1.0 - _progress(step, warmup, total)
@@ -204,13 +177,7 @@ def _inverse_sqrt(
 ) -> Multiplier:
     scale = timescale if timescale is not None else warmup or DEFAULT_TIMESCALE
     shift = scale - warmup
-
-    def value(step: int) -> float:
-        if step < warmup:
-            return _rise(step, warmup)
-        return 1.0 / math.sqrt((step + shift) / scale)
-
-    return value
+    return lambda step: 1.0 / math.sqrt((step + shift) / scale)
 
 
 _FACTORIES: dict[str, Callable[..., Multiplier]] = {
@@ -220,7 +187,7 @@ _FACTORIES: dict[str, Callable[..., Multiplier]] = {
     "cosine_with_restarts": _cosine_with_restarts,
     "polynomial": _polynomial,
     "constant": _constant,
-    "constant_with_warmup": _constant_with_warmup,
+    "constant_with_warmup": _constant,
     "inverse_sqrt": _inverse_sqrt,
     "multistep": _multistep,
 }
@@ -263,7 +230,10 @@ def multiplier(
         left_open = value is None and known[option].default is None
         if option != "milestones" and not left_open:
             _check_number(name, option, value)
-    return factory(warmup, total, base_lr, **options)
+    later = factory(warmup, total, base_lr, **options)
+    if name == "constant":  # has no warm-up
+        return later
+    return lambda step: step / max(1, warmup) if step < warmup else later(step)
 
 
 def _is_number(value: Any) -> bool:
