@@ -16,7 +16,7 @@ from evolving_attention.interop.evolving_mark import (
     base_type,
     is_marked,
 )
-from evolving_attention.interop.json_file import parse_object
+from evolving_attention.interop.json_file import parse_object, read_object
 from evolving_attention.interop.limits import (
     MAX_CONFIG_BYTES,
     MAX_INDEX_BYTES,
@@ -156,9 +156,7 @@ def _load_shards(
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...], int]:
     """Read the shards of an index; every tensor must be in the file given there."""
     source = str(root / index_name)
-    index = parse_object(
-        read_inside(root, index_name, MAX_INDEX_BYTES), source, CheckpointError
-    )
+    index = read_object(root, index_name, MAX_INDEX_BYTES)
     weight_map = index.get("weight_map")
     if not isinstance(weight_map, dict) or not 0 < len(weight_map) <= MAX_TENSORS:
         raise CheckpointError(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.interop.evolving_mark import base_type
@@ -14,9 +13,6 @@ from evolving_attention.text import build
 from evolving_attention.text.spiece import from_spiece
 from evolving_attention.text.tokenizer import SPECIAL_NAMES, Tokenizer
 from evolving_attention.text.validate import check_backend
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["AutoTokenizer"]
 
@@ -110,8 +106,9 @@ class AutoTokenizer:
 
 
 def _folder(name_or_path: str | Path, local_files_only: bool) -> Path:
-    resolve = importlib.import_module("evolving_attention.interop.resolve").resolve
-    return Path(resolve(name_or_path, local_files_only=local_files_only))
+    from evolving_attention.interop.resolve import resolve
+
+    return resolve(name_or_path, local_files_only=local_files_only)
 
 
 def _optional(path: Path) -> dict[str, Any]:
