@@ -61,8 +61,7 @@ def _packed(rows: Sequence[Mapping[str, Any]], row_ids: Sequence[int] | None) ->
     """Builds a packed batch; ``attention_mask`` [total] if a mask has inner zeros."""
     rows = [unpadded(row, where) for where, row in enumerate(rows)]
     ids = [_ids(row, "input_ids", where) for where, row in enumerate(rows)]
-    offsets = np.zeros(len(rows) + 1, dtype=np.int64)
-    np.cumsum([len(row) for row in ids], out=offsets[1:])
+    offsets = np.cumsum([0, *map(len, ids)])
     batch = {"input_ids": _joined(ids), "sequence_offsets": offsets}
     if _all_have(rows, "token_type_ids"):
         batch["token_type_ids"] = _joined(_per_token(rows, "token_type_ids"))

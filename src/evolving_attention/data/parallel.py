@@ -29,8 +29,7 @@ class _Side(PackedRows):
     labels = None
 
     def __init__(self, rows: Sequence[_Ids]) -> None:
-        self.offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum([len(row) for row in rows], out=self.offsets[1:])
+        self.offsets = np.cumsum([0, *map(len, rows)])
         flat = [np.asarray(row, np.int32) for row in rows]
         self.ids = np.concatenate(flat) if flat else np.zeros(0, np.int32)
 

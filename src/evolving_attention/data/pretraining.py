@@ -189,8 +189,7 @@ class PretrainingDataset:
         indices = np.asarray(indices, np.int64)
         made: Any = self._pair if self.has_pairs else self._text
         rows = [made(self._rows[int(index)]) for index in indices]
-        offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum([len(row[0]) for row in rows], out=offsets[1:])
+        offsets = np.cumsum([0, *(len(row[0]) for row in rows)])
         ids = np.concatenate([row[0] for row in rows]).astype(np.int64)
         words = np.concatenate([row[1] for row in rows]).reshape(-1, DRAWS)
         inputs, labels = self.masker(ids, offsets, words)

@@ -86,8 +86,7 @@ class SeriesScaler:
             InputError: NaN where it is refused, or a scaled value exceeds float32.
         """
         self.refuse_missing(collection, name)
-        offsets = np.zeros(len(collection) + 1, dtype=np.int64)
-        np.cumsum([one.shape[1] for one in collection], out=offsets[1:])
+        offsets = np.cumsum([0, *(one.shape[1] for one in collection)])
         parts = [self._scaled(one) for one in collection]
         with np.errstate(over="ignore"):
             values = np.concatenate(parts).astype(np.float32)
