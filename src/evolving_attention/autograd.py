@@ -1,12 +1,12 @@
-"""Turns gradient recording off."""
+"""Turns gradient recording, and a model's training mode, off."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ContextDecorator
+from collections.abc import Callable, Iterator
+from contextlib import ContextDecorator, contextmanager
 from typing import Any, TypeVar
 
-__all__ = ["no_grad"]
+__all__ = ["evaluating", "no_grad"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -32,3 +32,15 @@ class no_grad(ContextDecorator):  # noqa: N801 - the usual name in this field
 
     def __call__(self, func: _Function) -> _Function:
         return super().__call__(func)
+
+
+@contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """Runs the block without dropout and gradients; restores the model's mode."""
+    was_training = model.training
+    model.eval()
+    try:
+        with no_grad():
+            yield
+    finally:
+        model.train(was_training)

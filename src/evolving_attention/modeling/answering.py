@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.autograd import no_grad
+from evolving_attention.autograd import evaluating
 from evolving_attention.data.answers import spans_of
 from evolving_attention.data.loader import PackedLoader
 from evolving_attention.data.squad import Question, Questions
@@ -97,22 +97,17 @@ def _logits(model: Any, windows: WindowDataset, batch_size: int) -> np.ndarray:
     """Starts and end logits of all tokens, float64 [tokens, 2], in data set order."""
     found = np.zeros((int(windows.offsets[-1]), 2))
     loader = PackedLoader(windows, batch_size, shuffle=False, longest_first=True)
-    was_training = model.training
-    model.eval()
-    try:
-        with no_grad():
-            for batch in loader:
-                inputs: dict[str, Any] = dict(batch or {})
-                rows = inputs.pop("row_ids")
-                out = model(**inputs)
-                both = [host_array(x) for x in (out.start_logits, out.end_logits)]
-                places = [
-                    np.arange(windows.offsets[row], windows.offsets[row + 1])
-                    for row in rows
-                ]
-                found[np.concatenate(places)] = np.stack(both, axis=-1)
-    finally:
-        model.train(was_training)
+    with evaluating(model):
+        for batch in loader:
+            inputs: dict[str, Any] = dict(batch or {})
+            rows = inputs.pop("row_ids")
+            out = model(**inputs)
+            both = [host_array(x) for x in (out.start_logits, out.end_logits)]
+            places = [
+                np.arange(windows.offsets[row], windows.offsets[row + 1])
+                for row in rows
+            ]
+            found[np.concatenate(places)] = np.stack(both, axis=-1)
     return found
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 import numpy as np
 
 from evolving_attention import _core
-from evolving_attention.autograd import no_grad
+from evolving_attention.autograd import evaluating
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.field_types import check_type
@@ -260,15 +260,10 @@ class GenerativeModel(PreTrainedModel):
             "decoder_input_ids": np.concatenate([row[:-1] for row in rows]),
             "decoder_sequence_offsets": _offsets([row[:-1] for row in rows]),
         }
-        was_training = self.training
-        self.eval()
-        try:
-            with no_grad():
-                results = self._core.forward(
-                    inputs, decoder_outputs=(None, [layer], None, None)
-                )
-        finally:
-            self.train(was_training)
+        with evaluating(self):
+            results = self._core.forward(
+                inputs, decoder_outputs=(None, [layer], None, None)
+            )
         maps = host_array(results["cross_attentions"][layer])
         return [
             maps[i, :, : len(row) - 1, : len(source)].astype(np.float32).mean(axis=0)

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from evolving_attention.autograd import no_grad
+from evolving_attention.autograd import evaluating
 from evolving_attention.data.features import Truncation, tokenize_dataset
 from evolving_attention.data.loader import PackedLoader
 from evolving_attention.data.table import TableDataset
@@ -60,17 +60,13 @@ def predict(
     limit, cut = limit_of(model.config, tokenizer, max_length), Truncation()
     total = len(rows) if hasattr(rows, "__len__") else None
     logits = [np.zeros((0, model.config.num_labels))]
-    was_training = model.training
-    model.eval()
-    try:
-        with ProgressBar("predict", total, disabled=not progress) as bar:
-            for table in _tables(rows):
-                features = tokenize_dataset(
-                    table, tokenizer, max_length=limit, truncation=cut
-                )
-                logits.append(_logits(model, features, batch_size, bar))
-    finally:
-        model.train(was_training)
+    bar = ProgressBar("predict", total, disabled=not progress)
+    with evaluating(model), bar:
+        for table in _tables(rows):
+            features = tokenize_dataset(
+                table, tokenizer, max_length=limit, truncation=cut
+            )
+            logits.append(_logits(model, features, batch_size, bar))
     found = scored(np.concatenate(logits), model.config, top_k)
     if cut.rows:
         say(
@@ -225,10 +221,9 @@ def _logits(model: Any, features: Any, batch_size: int, bar: ProgressBar) -> np.
     """Logits of every row, float64 [N, num_labels], in row order."""
     logits = np.zeros((len(features), model.config.num_labels))
     loader = PackedLoader(features, batch_size, shuffle=False, longest_first=True)
-    with no_grad():
-        for batch in loader:
-            inputs: dict[str, Any] = dict(batch or {})
-            rows = inputs.pop("row_ids")
-            logits[rows] = host_array(model(**inputs).logits)
-            bar.advance(len(rows))
+    for batch in loader:
+        inputs: dict[str, Any] = dict(batch or {})
+        rows = inputs.pop("row_ids")
+        logits[rows] = host_array(model(**inputs).logits)
+        bar.advance(len(rows))
     return logits

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from evolving_attention.autograd import no_grad
+from evolving_attention.autograd import evaluating
 from evolving_attention.data.parallel import (
     Longer,
     ParallelDataset,
@@ -340,21 +340,14 @@ class Translator:
         rows = ParallelDataset.from_text(text, self.tokenizer, self.longest, longer)
         order = np.argsort(-rows.lengths, kind="stable")
         total, tokens = 0.0, 0
-        was_training = self.model.training
-        self.model.eval()
-        try:
-            with no_grad():
-                for start in range(0, len(order), batch_size):
-                    batch: dict[str, Any] = rows.gather(
-                        order[start : start + batch_size]
-                    )
-                    del batch["row_ids"]
-                    out: Any = self.model(**batch)
-                    count = len(batch["labels"])
-                    total += float(out.loss.item()) * count
-                    tokens += count
-        finally:
-            self.model.train(was_training)
+        with evaluating(self.model):
+            for start in range(0, len(order), batch_size):
+                batch: dict[str, Any] = rows.gather(order[start : start + batch_size])
+                del batch["row_ids"]
+                out: Any = self.model(**batch)
+                count = len(batch["labels"])
+                total += float(out.loss.item()) * count
+                tokens += count
         return TokenLoss(total / tokens, tokens)
 
 

@@ -78,15 +78,13 @@ def evaluation_loop(
         own_loss: replaces the model's loss, see :func:`replaced_loss`.
     """
     team = team or Alone()
-    was_training = model.training
-    model.eval()
     found = _Rows()
     # Per batch: number, loss · weight, nll · weight, weight, rows, has labels
     parts: list[tuple[int, float, float, int, int, bool]] = []
     rows = done = 0
     iterator = iter(batches)
-    try:
-        with runtime.no_grad():
+    with runtime.evaluating(model):
+        try:
             for batch in iterator:
                 if batch is not None:
                     labelled = b.has_targets(batch)
@@ -109,9 +107,8 @@ def evaluation_loop(
                 done += 1
                 if on_batch is not None:
                     on_batch(done)
-    finally:
-        b.close(iterator)
-        model.train(was_training)
+        finally:
+            b.close(iterator)
     parts = sorted(map(tuple, team.gather(parts)))
     weights = sum(part[3] for part in parts)
     rows = sum(part[4] for part in parts)

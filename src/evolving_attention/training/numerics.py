@@ -183,15 +183,10 @@ def _bad_rows(model: Any, suspects: list[dict[str, Any]]) -> list[int]:
     """Returns rows whose own loss is not finite; all rows if there is no such row."""
     every = [int(i) for batch in suspects for i in row_ids(batch)]
     guilty = []
-    was_training = model.training
-    model.eval()
-    try:
-        with runtime.no_grad():
-            for batch in suspects:
-                for row in range(row_count(batch)):
-                    one = single_row(batch, row)
-                    if not all_finite(model(**inputs_of(one)).loss):
-                        guilty.append(int(row_ids(one)[0]))
-    finally:
-        model.train(was_training)
+    with runtime.evaluating(model):
+        for batch in suspects:
+            for row in range(row_count(batch)):
+                one = single_row(batch, row)
+                if not all_finite(model(**inputs_of(one)).loss):
+                    guilty.append(int(row_ids(one)[0]))
     return guilty or every

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evolving_attention.autograd import no_grad
+from evolving_attention.autograd import evaluating, no_grad
 from evolving_attention.device_names import devices, resolve_device
 from evolving_attention.errors import ConfigError
 from evolving_attention.random_state import (
@@ -15,6 +15,7 @@ from evolving_attention.random_state import (
 )
 
 __all__ = [
+    "evaluating",
     "get_random_state",
     "has_fast_bfloat16",
     "kept_random_state",
