@@ -18,6 +18,7 @@ __all__ = [
     "TOKENS",
     "GenerationOptions",
     "checked",
+    "integers",
     "search_settings",
 ]
 
@@ -192,7 +193,7 @@ def search_settings(
         )
     if options["sentence_numbers"] is not None:
         where = f"{name}: sentence_numbers"
-        made.numbers = _integers(where, options["sentence_numbers"])
+        made.numbers = integers(where, options["sentence_numbers"])
     if options["decoder_input_ids"] is not None:
         made.prefixes = _prefixes(name, options["decoder_input_ids"], start)
     return made
@@ -203,11 +204,20 @@ def _prefixes(name: str, value: Any, start: int) -> list[list[int]]:
     rows = np.asarray(value) if hasattr(value, "__array__") else value
     if isinstance(rows, str) or not hasattr(rows, "__len__"):
         raise InputError(f"{where} is {value!r}, expected one row for each source")
-    found = [_integers(f"{where}[{i}]", row) for i, row in enumerate(rows)]
+    found = [integers(f"{where}[{i}]", row) for i, row in enumerate(rows)]
     return [row if row[:1] == [start] else [start, *row] for row in found]
 
 
-def _integers(where: str, value: Any) -> list[int]:
+def integers(where: str, value: Any) -> list[int]:
+    """Returns a list of whole numbers of at most 64 bits.
+
+    Args:
+        where: the called function and the name of its argument.
+        value: the list, or an array.
+
+    Raises:
+        InputError: it is something else.
+    """
     try:
         found = np.asarray(value)
     except ValueError:

@@ -25,7 +25,7 @@ from evolving_attention.modeling.generation import (
     tell_of_limit,
 )
 from evolving_attention.modeling.generation_config import with_defaults
-from evolving_attention.modeling.generation_options import checked
+from evolving_attention.modeling.generation_options import checked, integers
 from evolving_attention.text import AutoTokenizer
 
 if TYPE_CHECKING:
@@ -358,14 +358,7 @@ def _check_batch_size(where: str, size: Any) -> None:
 
 def _check_numbers(where: str, given: Any, count: int) -> None:
     """Rejects sentence numbers that are not a list with one for each text."""
-    try:
-        numbers = np.asarray(given)
-    except ValueError:  # lists of unequal length
-        numbers = np.asarray(None)
-    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
-        raise InputError(
-            f"{where}: sentence_numbers is {given!r}, expected a list of whole numbers"
-        )
+    numbers = integers(f"{where}: sentence_numbers", given)
     if len(numbers) != count:
         raise InputError(
             f"{where}: {len(numbers)} sentence_numbers for {count} texts, expected one "
