@@ -311,6 +311,58 @@ def test_a_patch_of_no_pixels(tmp_path):
 def test_what_timm_does_not_compute_is_not_written(tmp_path):
     with pytest.raises(ea.ConfigError, match="timm's ViT has no its attention"):
         tiny().save_timm(tmp_path)
+    with pytest.raises(ea.ConfigError, match=r"layer_norm_eps=0.001, expected about"):
+        tiny(attention=None, layer_norm_eps=1e-3).save_timm(tmp_path)
+
+
+@pytest.mark.parametrize("eps", [1e-12, 1e-6])
+def test_the_epsilon_of_norms_is_kept_in_a_folder_of_timm(eps, tmp_path):
+    mine = tiny(attention=None, layer_norm_eps=eps).eval()
+    mine.save_timm(tmp_path)
+    again = ea.ViTForImageClassification.from_pretrained(tmp_path)
+    assert again.config.layer_norm_eps == eps
+    assert_same_bits(arrays_of(again(draw())), arrays_of(mine(draw())))
+
+
+def test_the_folder_names_an_architecture_that_timm_has(tmp_path):
+    tiny(attention=None, image_size=32, patch_size=8).save_timm(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["architecture"] == "vit_base_patch16_224"
+    sizes = config["model_args"]
+    assert (sizes["img_size"], sizes["patch_size"]) == ([32, 32], [8, 8])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("global_pool", "max"),
+        ("global_pool", "avgmax"),
+        ("global_pool", ""),
+        ("act_layer", "quick_gelu"),
+        ("norm_layer", "groupnorm1"),
+        ("pool_include_prefix", True),
+    ],
+)
+def test_settings_of_timm_that_vit_lacks(name, value, tmp_path):
+    write_timm(tmp_path, timm_tensors(), model_args={"num_heads": 2, name: value})
+    with pytest.raises(ea.ConfigError, match=f"{name} is {value!r}, expected"):
+        ea.ViTForImageClassification.from_pretrained(tmp_path)
+
+
+def test_pooling_of_timm_without_arguments(tmp_path):
+    write_timm(tmp_path, timm_tensors(), global_pool="avgmax")
+    with pytest.raises(ea.ConfigError, match="global_pool is 'avgmax'"):
+        ea.ViTForImageClassification.from_pretrained(tmp_path, num_attention_heads=2)
+
+
+@pytest.mark.parametrize(
+    ("layer", "act"), [("gelu", "gelu"), ("gelu_tanh", "gelu_new"), ("relu", "relu")]
+)
+def test_activations_of_timm(layer, act, tmp_path):
+    arguments = {"num_heads": 2, "act_layer": layer}
+    write_timm(tmp_path, timm_tensors(), model_args=arguments)
+    model = ea.ViTForImageClassification.from_pretrained(tmp_path)
+    assert model.config.hidden_act == act
 
 
 # --- positions ------------------------------------------------------------------------

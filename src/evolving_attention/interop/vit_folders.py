@@ -57,7 +57,25 @@ _DINO = (
 _DINO_RULES = Rules(
     numbers={"mlp_ratio": (0.0, 1_000.0), "layerscale_value": (0.0, 1_000.0)}
 )
-_TIMM_RULES = Rules(strings=("global_pool",), objects=("model_args", "pretrained_cfg"))
+_TIMM_RULES = Rules(
+    numbers={"layer_norm_eps": (0.0, 1.0)},
+    strings=("global_pool",),
+    objects=("model_args", "pretrained_cfg"),
+)
+_TIMM_EPS = 1e-6  # epsilon of timm's norms; its config.json cannot change it
+_ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}
+# Settings of timm that change the result but leave no trace in the tensors, and the
+# values of each that are implemented here.
+_IMPLEMENTED: dict[str, tuple[Any, ...]] = {
+    "global_pool": ("token", "avg"),
+    "act_layer": (None, *_ACTIVATIONS),
+    "norm_layer": (None, "layernorm"),
+    "attn_layer": (None, "attn"),
+    "block_fn": (None,),
+    "mlp_layer": (None,),
+    "embed_layer": (None,),
+    "pool_include_prefix": (None, False),
+}
 
 
 def from_timm(tensors: Mapping[str, Array]) -> dict[str, Array]:
@@ -178,7 +196,9 @@ def _from_timm_folder(
             f"{', '.join(needed)} of 4, 3 and 2 axes; it lacks "
             f"{', '.join(absent) or 'none'}. Load it with timm"
         )
-    arguments = folder.config.get("model_args") or {}
+    given = {"global_pool": folder.config.get("global_pool") or "token"}
+    arguments = {**given, **(folder.config.get("model_args") or {})}
+    _check_implemented(arguments, source)
     width, channels, height, across = held[needed[0]].shape
     token = "cls_token" in held
     patches = held[needed[1]].shape[1] - token
@@ -192,17 +212,34 @@ def _from_timm_folder(
         "num_channels": int(channels),
         "patch_size": [int(height), int(across)],
         "image_size": _image_size(folder.config, patches, (height, across)),
-        "layer_norm_eps": 1e-6,
+        "hidden_act": _ACTIVATIONS[arguments.get("act_layer") or "gelu"],
+        "layer_norm_eps": folder.config.get("layer_norm_eps", _TIMM_EPS),
         "qkv_bias": "blocks.0.attn.qkv.bias" in held,
         "use_class_token": token,
     }
     if "blocks.0.ls1.gamma" in held:
         config["layer_scale"] = float(arguments.get("init_values") or 1.0)
-    if folder.config.get("global_pool", "token") == "avg":
+    if arguments["global_pool"] == "avg":
         config["pooling"] = "mean"
     if "head.weight" in held:
         config["num_labels"] = len(held["head.weight"])
     return dataclasses.replace(folder, config=config, tensors=from_timm(held))
+
+
+def _check_implemented(arguments: Mapping[str, Any], source: str) -> None:
+    """Refuses timm's settings with which this library's ViT would compute other values.
+
+    Raises:
+        ConfigError: names the setting.
+    """
+    for name, allowed in _IMPLEMENTED.items():
+        value = arguments.get(name)
+        if value not in allowed:
+            expected = " or ".join(repr(one) for one in allowed if one is not None)
+            raise ConfigError(
+                f"{source}: {name} is {value!r}, expected {expected or 'none'}: ViT "
+                "has nothing like it here; load it with timm"
+            )
 
 
 def _heads(
@@ -254,6 +291,13 @@ def timm_config(config: Any) -> dict[str, Any]:
             f"save_timm: timm's ViT has no {setting}, expected vanilla attention and "
             "hidden_act='gelu'; save the model by save_pretrained"
         )
+    eps = config.layer_norm_eps
+    if eps > 2 * _TIMM_EPS:  # a smaller one matters only where a variance is tiny
+        raise ConfigError(
+            f"save_timm: layer_norm_eps={eps}, expected about {_TIMM_EPS}: timm's "
+            f"norms have {_TIMM_EPS}, and its config.json cannot change it; save the "
+            "model by save_pretrained"
+        )
     image, patch = config.side("image_size"), config.side("patch_size")
     pool = "avg" if config.reads_mean else "token"
     arguments: dict[str, Any] = {
@@ -272,10 +316,11 @@ def timm_config(config: Any) -> dict[str, Any]:
     if config.layer_scale is not None:
         arguments["init_values"] = config.layer_scale
     return {
-        "architecture": f"vit_base_patch{patch[0]}_{image[0]}",
+        "architecture": "vit_base_patch16_224",  # model_args replace all its sizes
         "num_classes": config.num_labels,
         "num_features": config.hidden_size,
         "global_pool": pool,
+        "layer_norm_eps": eps,  # timm ignores it; from_pretrained not
         "model_args": arguments,
         "pretrained_cfg": {
             "input_size": [config.num_channels, *image],

@@ -237,13 +237,14 @@ class _ViT(ImageModel):
     def save_timm(self, folder: str | Path) -> None:
         """Writes config.json and model.safetensors with timm's names.
 
-        ``timm.create_model("vit_base_patch16_224", **model_args)``, with the arguments
-        from config.json, creates the model that takes the tensors. from_pretrained can
-        read the folder as well.
+        ``timm.create_model("local-dir:FOLDER", pretrained=True)`` reads the folder, as
+        does from_pretrained. timm's norms have an epsilon of 1e-6; a smaller
+        ``layer_norm_eps``, such as the default 1e-12, is kept only by from_pretrained.
 
         Raises:
             ConfigError: timm's ViT computes something else: this one has another
-                attention, another activation, or a pooler.
+                attention, another activation, a pooler, or a greater
+                ``layer_norm_eps``.
             CheckpointError: the folder is a file, or cannot be written.
         """
         from evolving_attention.durable import make_folder, write_json
