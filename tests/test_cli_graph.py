@@ -123,10 +123,22 @@ def test_forms_of_files_are_alike(tmp_path: Path) -> None:
         ({"edges": None}, (), 3, "expected edge_index"),
         ({"y": None}, (), 3, "has no array y"),
         (
-            {"train_mask": np.arange(10)},
+            {"train_idx": None, "train_mask": np.arange(10)},
             (),
             3,
             "numbers of nodes belong into train_idx",
+        ),
+        (
+            {"train_mask": np.arange(NODES) < 8},
+            (),
+            3,
+            "graph.npz: train_idx and train_mask give the train nodes, expected one",
+        ),
+        (
+            {"train_idx": np.arange(15), "test_mask": None},
+            (),
+            3,
+            "graph.npz: the validation part and the train part share 5 node(s)",
         ),
         ({"y": np.arange(NODES) // 15}, (), 3, "y[30] = 2: a label unseen in training"),
         (
@@ -190,10 +202,72 @@ def test_without_train_nodes_the_test_nodes_are_not_learnt(
 
 def test_masks_of_old_files_are_booleans(tmp_path: Path) -> None:
     mask = (np.arange(NODES) < 10).astype(np.uint8)
-    np.savez(tmp_path / "old.npz", **{**arrays(), "train_mask": mask})
+    given = {k: v for k, v in arrays().items() if k != "train_idx"}
+    np.savez(tmp_path / "old.npz", **given, train_mask=mask)
     found = load_npz(tmp_path / "old.npz").parts["train"]
     assert found.dtype == bool
     assert np.array_equal(found, mask == 1)
+
+
+@pytest.mark.parametrize("name", ["val", "valid", "validation"])
+def test_names_of_the_validation_part(tmp_path: Path, name: str) -> None:
+    given = {f"{name}_idx" if k == "val_idx" else k: v for k, v in arrays().items()}
+    np.savez(tmp_path / "graph.npz", **given)
+    found = load_npz(tmp_path / "graph.npz").parts["validation"]
+    assert np.array_equal(found, np.arange(10, 20))
+
+
+@pytest.mark.parametrize(
+    ("edges", "expected"),
+    [
+        ([[0, 0, 1, 1], [1, 1, 0, 0]], [[0, 0, 1, 1], [1, 1, 0, 0]]),
+        ([[0, 0], [1, 1]], [[0, 0, 1, 1], [1, 1, 0, 0]]),
+        ([[0, 0, 1], [1, 1, 0]], [[0, 0, 1, 1], [1, 1, 0, 0]]),
+        ([[2, 2, 0], [2, 2, 2]], [[2, 2, 0, 2], [2, 2, 2, 0]]),
+        ([[2, 0, 1], [1, 1, 0]], [[2, 0, 1, 1], [1, 1, 0, 2]]),
+        (np.zeros((2, 0), np.int64), np.zeros((2, 0), np.int64)),
+    ],
+    ids=["undirected", "parallel", "one back", "loops", "order", "none"],
+)
+def test_reverse_edges_are_added_one_by_one(
+    tmp_path: Path, edges: Any, expected: Any
+) -> None:
+    np.savez(tmp_path / "graph.npz", x=np.eye(3), edge_index=edges)
+    found = load_npz(tmp_path / "graph.npz", undirected=True).graph
+    assert np.array_equal(found.edge_index, ea.Graph(*np.array(expected), 3).edge_index)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("form", ["dense", "compressed"])
+def test_features_that_are_no_numbers_are_named(
+    tmp_path: Path, value: float, form: str
+) -> None:
+    x = np.ones((NODES, 6))
+    x[3, 2] = value
+    given = {"x": x}
+    if form == "compressed":
+        rows = pytest.importorskip("scipy.sparse").csr_array(x)
+        given = {"x_data": rows.data, "x_indices": rows.indices}
+        given |= {"x_indptr": rows.indptr, "x_shape": np.array(x.shape)}
+    np.savez(tmp_path / "graph.npz", edges=[[0, 1]], **given)
+    with pytest.raises(ea.DataError, match=rf"graph\.npz: x\[3, 2\] is {value}, exp"):
+        load_npz(tmp_path / "graph.npz")
+
+
+def test_errors_of_fitted_classifiers_name_the_file(
+    run: Any, file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    code, _, told = run("train", "--data_file", file, *QUICK, "--output_dir", out)
+    assert code == 0, told
+    words = ("--model_dir", out, "--data_file", tmp_path / "other.npz")
+    for change, message in (
+        ({"x_shape": np.array([NODES, 12])}, "features has 12 columns"),
+        ({"y": np.full(NODES, 7)}, "y[20] = 7: a label unseen in training"),
+    ):
+        np.savez(tmp_path / "other.npz", **{**arrays(), **change})
+        code, _, told = run("evaluate", *words)
+        assert (code, message in told, "other.npz: " in told) == (3, True, True), told
 
 
 def test_evaluate_and_predict_read_the_graph_as_train_did(

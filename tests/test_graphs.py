@@ -76,6 +76,19 @@ def test_edges_of_a_node_keep_their_order():
     assert given.edge_index.tolist() == [[3, 5, 4, 1], [0, 2, 2, 2]]
 
 
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (10**13, r"greatest node number is 10,000,000,000,000 with 2 edge\(s\), exp"),
+        (np.uint64(2**63 + 5), "sources have the node 9223372036854775813, expected"),
+    ],
+)
+def test_numbers_that_are_no_numbers_of_nodes(node, message):
+    ids = np.array([0, node], np.uint64)
+    with pytest.raises(ea.InputError, match=message):
+        ea.Graph(ids, ids[::-1])
+
+
 def test_self_loops_replace_those_that_are_there():
     looped = graph().with_self_loops()
     sources, targets = looped.edge_index

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from evolving_attention.cli.common import fit, save_fitted
 from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat import Once, claim_folder
 from evolving_attention.cli.repeat_arguments import RepeatArguments
-from evolving_attention.errors import ConfigError, DataError
+from evolving_attention.errors import ConfigError, DataError, InputError
 from evolving_attention.interop.json_file import read_object
 from evolving_attention.interop.paths import present
 
@@ -121,6 +123,17 @@ def _load_as_trained(data: Any, folder: str) -> Any:
     return _load(data)
 
 
+@contextmanager
+def _in_file(data: Any) -> Iterator[None]:
+    """Adds the file of the graph to errors that do not name it."""
+    try:
+        yield
+    except DataError:
+        raise
+    except InputError as error:
+        raise DataError(str(error), str(data.data_file)) from error
+
+
 def _labels(found: Any, data: Any) -> Any:
     if found.y is None:
         raise DataError(
@@ -147,7 +160,8 @@ def _train(
     y = _labels(found, data)
     folder = Path(training.output_dir)
     folder.mkdir(parents=True, exist_ok=True)  # fail before any work
-    train_mask = _training_nodes(found, y, str(data.data_file))
+    with _in_file(data):
+        train_mask = _training_nodes(found, y, str(data.data_file))
     classifier = GraphNodeClassifier(
         attention=attention.config(),
         **vars(model),
@@ -160,14 +174,15 @@ def _train(
         verbose=training.verbose,
     )
     claim_folder(once, data, model, attention, training)
-    fit(
-        classifier,
-        found.x,
-        y,
-        graph=found.graph,
-        train_mask=train_mask,
-        validation_mask=found.parts.get("validation"),
-    )
+    with _in_file(data):
+        fit(
+            classifier,
+            found.x,
+            y,
+            graph=found.graph,
+            train_mask=train_mask,
+            validation_mask=found.parts.get("validation"),
+        )
     durable.write_json(folder / READING, _reading(data))
     save_fitted(classifier, folder)
     best = classifier.history_[classifier.best_epoch_ - 1]
@@ -194,27 +209,26 @@ def _training_nodes(found: Any, y: Any, file: str) -> Any:
         are in neither the test nor the validation part; without both None.
 
     Raises:
-        DataError: the test part shares nodes with another, or no node is left to learn
-            from.
+        DataError: two parts share nodes, or no node is left to learn from.
         InputError, ShapeError: a part has no such nodes, or a test node has a class
             that no other node has.
     """
     from evolving_attention.estimators.graph_nodes import node_numbers
     from evolving_attention.estimators.targets import NODES, class_numbers
 
-    if "test" not in found.parts:
-        return found.parts.get("train")
     count = found.graph.num_nodes
     parts = {n: node_numbers(m, count, f"{n}_mask") for n, m in found.parts.items()}
-    tested = parts.pop("test")
-    for name, nodes in parts.items():
-        if both := np.intersect1d(tested, nodes).tolist():
+    for name, other in combinations(reversed(parts), 2):
+        if both := np.intersect1d(parts[name], parts[other]).tolist():
             raise DataError(
-                f"the test part and the {name} part share {len(both)} node(s), the "
-                f"first is {both[0]}; expected none: the test would not be of unseen "
+                f"the {name} part and the {other} part share {len(both)} node(s), the "
+                f"first is {both[0]}; expected none: the {name} would not be of unseen "
                 "nodes; take them out of one of the two",
                 file,
             )
+    if "test" not in parts:
+        return found.parts.get("train")
+    tested = parts.pop("test")
     if "train" not in parts:
         held = np.concatenate([tested, *parts.values()])
         parts["train"] = np.setdiff1d(np.arange(count), held)
@@ -250,7 +264,8 @@ def _evaluate(data: Any, options: Any) -> dict[str, Any]:
                 str(data.data_file),
             )
         mask = found.parts[options.part]
-    accuracy = classifier.score(found.x, y, found.graph, mask)
+    with _in_file(data):
+        accuracy = classifier.score(found.x, y, found.graph, mask)
     return _table({"part": options.part, "accuracy": accuracy})
 
 
@@ -258,7 +273,8 @@ def _predict(data: Any, options: Any) -> dict[str, Any]:
     refuse_input("output_file", options.output_file, data_file=data.data_file)
     classifier = _fitted(options)
     found = _load_as_trained(data, options.model_dir)
-    odds = classifier.predict_proba(found.x, found.graph)
+    with _in_file(data):
+        odds = classifier.predict_proba(found.x, found.graph)
     labels = classifier.classes_[odds.argmax(axis=1)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -13,6 +13,7 @@ __all__ = ["Graph", "sparse_rows"]
 
 Array = np.ndarray[Any, Any]
 _Self = TypeVar("_Self", bound="Graph")
+_MANY = 100_000_000  # nodes; more of them need many edges, or num_nodes
 
 
 class Graph:
@@ -25,7 +26,8 @@ class Graph:
 
     Args:
         sources, targets: [edges] integers.
-        num_nodes: number of nodes; None: the greatest node number plus one.
+        num_nodes: number of nodes; None: the greatest node number plus one. Node
+            numbers far above the number of edges are then refused.
         symmetric: whether every edge must have its reverse edge; this is checked, and
             an edge without one is refused.
 
@@ -61,6 +63,12 @@ class Graph:
                 "one of each for every edge"
             )
         greatest = max((int(one.max()) for one in given if len(one)), default=-1)
+        if num_nodes is None and greatest > max(_MANY, 1000 * len(given[0])):
+            raise InputError(
+                f"graph: the greatest node number is {greatest:,} with "
+                f"{len(given[0]):,} edge(s), expected nodes numbered from 0; number "
+                "them by np.unique(nodes, return_inverse=True), or pass num_nodes"
+            )
         self.num_nodes = greatest + 1 if num_nodes is None else _count(num_nodes)
         for name, nodes in zip(("sources", "targets"), given, strict=True):
             _check_nodes(nodes, self.num_nodes, name)
@@ -250,6 +258,12 @@ def _integers(value: Any, name: str) -> Array:
     if found.dtype.kind not in "iu":
         raise DTypeError(
             f"graph: {name} are {found.dtype}, expected integers, the numbers of nodes"
+        )
+    greatest = int(found.max())
+    if greatest > np.iinfo(np.int64).max:  # uint64
+        raise InputError(
+            f"graph: {name} have the node {greatest}, expected numbers below 2**63; "
+            "number the nodes from 0"
         )
     return found.astype(np.int64)
 

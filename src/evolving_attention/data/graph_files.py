@@ -15,7 +15,11 @@ from evolving_attention.errors import DataError, InputError, require
 __all__ = ["GraphData", "load_npz"]
 
 Array = np.ndarray[Any, Any]
-_PARTS = {"train": "train", "validation": "val", "test": "test"}
+_PARTS = {  # names of a part in files
+    "train": ("train",),
+    "validation": ("val", "valid", "validation"),
+    "test": ("test",),
+}
 _SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")
 
 
@@ -46,9 +50,11 @@ def load_npz(
         path: a file with the arrays ``edge_index`` [2, edges] or ``edges`` [edges, 2],
             sources before targets; ``x`` [nodes, features], or a sparse matrix in
             compressed-row format, ``x_data``, ``x_indices``, ``x_indptr`` and
-            ``x_shape``; and optionally ``y`` [nodes] and for train, val and test
-            ``…_idx`` (numbers of nodes) or ``…_mask`` (booleans, or 0 and 1).
-        undirected: add the reverse of every edge that lacks it.
+            ``x_shape``; and optionally ``y`` [nodes] and for train, val (or valid or
+            validation) and test ``…_idx`` (numbers of nodes) or ``…_mask`` (booleans,
+            or 0 and 1), not both.
+        undirected: add the reverse of every edge that lacks it, after the given edges.
+            Parallel edges are kept: each needs a reverse of its own.
         normalize: scale each row of features so that its absolute values sum to 1.
 
     Raises:
@@ -67,6 +73,7 @@ def load_npz(
         x = _features(arrays)
         if x.dtype.kind not in "biuf":
             raise InputError(f"x: dtype {x.dtype}, expected real numbers")
+        _check_finite(x)
         if normalize:
             x = _normalized(x)
         sources, targets = _edges(arrays, undirected)
@@ -74,12 +81,19 @@ def load_npz(
     except InputError as error:
         raise DataError(str(error), str(file)) from error
     parts = {}
-    for own, name in _PARTS.items():
-        for form in (f"{name}_idx", f"{name}_mask"):
-            if form in arrays:
-                parts[own] = arrays[form]
-        if f"{name}_mask" in arrays:
-            parts[own] = _mask(parts[own], x.shape[0], f"{name}_mask", file)
+    for own, names in _PARTS.items():
+        forms = [f"{name}_{form}" for name in names for form in ("idx", "mask")]
+        found_forms = [form for form in forms if form in arrays]
+        if len(found_forms) > 1:
+            raise DataError(
+                f"{' and '.join(found_forms)} give the {own} nodes, expected one of "
+                "them; leave the other out",
+                str(file),
+            )
+        for form in found_forms:
+            parts[own] = arrays[form]
+            if form.endswith("_mask"):
+                parts[own] = _mask(parts[own], x.shape[0], form, file)
     return GraphData(x, graph, arrays.get("y"), parts)
 
 
@@ -117,6 +131,18 @@ def _features(arrays: dict[str, Array]) -> Any:
     return x
 
 
+def _check_finite(x: Any) -> None:
+    values = x.data if hasattr(x, "tocsr") else x
+    if np.isfinite(values).all():
+        return
+    found = x.tocoo() if hasattr(x, "tocsr") else None
+    at = np.unravel_index(int(np.argmin(np.isfinite(values))), values.shape)
+    row, column = at if found is None else (found.row[at], found.col[at])
+    raise InputError(
+        f"x[{row}, {column}] is {values[at]}, expected a finite number; correct it"
+    )
+
+
 def _normalized(x: Any) -> Any:
     sums = np.asarray(abs(x).sum(axis=1)).reshape(-1, 1)
     scale = np.divide(1.0, sums, out=np.zeros(sums.shape), where=sums != 0)
@@ -142,4 +168,11 @@ def _edges(arrays: dict[str, Array], undirected: bool) -> Array:
         )
     if not undirected:
         return pairs
-    return np.unique(np.concatenate([pairs, pairs[::-1]], axis=1), axis=1)
+    both = np.concatenate([pairs, pairs[::-1]], axis=1)
+    found, numbers = np.unique(both, axis=1, return_inverse=True)
+    given, wanted = (
+        np.bincount(part, minlength=found.shape[1])
+        for part in np.split(numbers.reshape(-1), 2)
+    )
+    lacking = np.maximum(wanted - given, 0)  # count(i -> j) - count(j -> i)
+    return np.concatenate([pairs, np.repeat(found, lacking, axis=1)], axis=1)
