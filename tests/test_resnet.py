@@ -253,6 +253,22 @@ def test_training_lowers_the_loss_and_a_folder_keeps_it(cls, tmp_path):
         (ea.ResNetConfig, {"hidden_sizes": 64}, r"hidden_sizes is 64, expected a list"),
         (ea.ResNetConfig, {"attention": "evolving"}, r"use AAResNetConfig"),
         (ea.AAResNetConfig, {"key_ratio": 2.0}, r"key_ratio is 2\.0"),
+        (
+            ea.AAResNetConfig,
+            {"image_size": 32},
+            r"image_size = 32 x 32: stage 3 has 2 x 2 pixels, expected 3 x 3 or more; "
+            r"take sides of 48 or larger",
+        ),
+        (
+            ea.AAResNetConfig,
+            {"image_size": [96, 64], "downsample_in_first_stage": True},
+            r"stage 3 has 3 x 2 pixels, expected 3 x 3 .* sides of 96 or larger",
+        ),
+        (
+            ea.AAResNetConfig,
+            {"image_size": 16, "hidden_sizes": [256, 512], "depths": [3, 4]},
+            r"stage 2 has 2 x 2 pixels, expected 3 x 3 .* sides of 32 or larger",
+        ),
     ],
 )
 def test_configs_that_cannot_be(cls, options, message):

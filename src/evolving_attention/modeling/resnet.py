@@ -108,7 +108,9 @@ class AAResNetConfig(ResNetConfig):
 
     Args:
         image_size: pixels of an image's side, or [height, width], such that the second
-            stage has even sides: multiples of 16. Images of other sizes are rejected.
+            stage has even sides: multiples of 16. The stage before the last, and the
+            second, need 3 x 3 pixels or more: with 4 stages 48 x 48. Images of other
+            sizes are rejected.
         num_attention_heads: heads of each layer.
         key_ratio: κ, total key width of a layer relative to its channels.
         value_ratio: υ, total value width, likewise.
@@ -149,8 +151,31 @@ class AAResNetConfig(ResNetConfig):
         "batch_norm_momentum": 0.1,
     }
 
+    def _set(
+        self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
+    ) -> None:
+        super()._set(values, attention, extra)
+        self._check_sides()
+
     def _check_attention(self, source: str) -> None:
         """Accepts any attention."""
+
+    def _check_sides(self) -> None:
+        """Rejects images whose last halving would have a window larger than they."""
+        stage = max(len(self.depths) - 1, 2)  # the second stage is halved once more
+        first = bool(self.downsample_in_first_stage)
+        apart = 2 ** (stage + 1 + first)  # pixels of the image per pixel of the stage
+        height, width = self.side("image_size")
+        rows, columns = -(-height // apart), -(-width // apart)
+        if len(self.depths) < 2 or min(rows, columns) >= 3:
+            return
+        unit = 32 if first else 16
+        raise ConfigError(
+            f"{type(self).__name__}: image_size = {height} x {width}: stage {stage} "
+            f"has {rows} x {columns} pixels, expected 3 x 3 or more; take sides of "
+            f"{unit * (2 * apart // unit + 1)} or larger, or fewer stages (depths, "
+            "hidden_sizes)"
+        )
 
     @property
     def num_hidden_layers(self) -> int:
