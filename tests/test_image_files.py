@@ -58,6 +58,40 @@ def test_grey_palettes_and_bits() -> None:
     assert np.array_equal(decode(grey, "x"), expected)
 
 
+@pytest.mark.parametrize("mode", ["F", "I"])
+def test_samples_of_32_bits_are_not_called_damaged(mode: str) -> None:
+    picture = encoded(Image.new(mode, (4, 3)), "TIFF")
+    with pytest.raises(ea.DataError, match=f"^x: samples of 32 bits.*'{mode}'") as told:
+        decode(picture, "x")
+    assert "damaged" not in str(told.value)
+
+
+def test_suffixes_of_pictures(tmp_path: Path) -> None:
+    """Other files are counted in a warning; those next to the folders are not."""
+    folder_of(tmp_path, 4)
+    (tmp_path / "a" / "00.png").rename(tmp_path / "a" / "0.JFIF")
+    (tmp_path / "a" / "02.png").rename(tmp_path / "a" / "2.jpe")
+    for name in ("README", "a/notes.txt", "a/1.heic", "b/1.heic", "b/.hidden"):
+        (tmp_path / name).write_bytes(b"x")
+    text = r"3 file\(s\) are left out by their suffix \(\.heic: 2, \.txt: 1\); pic"
+    with pytest.warns(UserWarning, match=text) as told:
+        assert len(read_pictures(tmp_path).pixels) == 4
+    assert len(told) == 1
+    with pytest.warns(UserWarning, match=r"2 file\(s\) are left out"):
+        assert len(read_pictures(tmp_path / "a").pixels) == 2
+
+
+def test_avif_where_pillow_reads_it(tmp_path: Path, monkeypatch: Any) -> None:
+    if ".avif" not in Image.registered_extensions():
+        pytest.skip("this Pillow does not read AVIF")
+    Image.new("RGB", (8, 8)).save(tmp_path / "1.avif")
+    Image.new("RGB", (8, 8)).save(tmp_path / "2.png")
+    assert len(read_pictures(tmp_path).pixels) == 2
+    monkeypatch.setattr(Image, "registered_extensions", lambda: {".png": "PNG"})
+    with pytest.warns(UserWarning, match=r"1 file\(s\) .*\(\.avif: 1\)"):
+        assert len(read_pictures(tmp_path).pixels) == 1
+
+
 def test_cmyk_becomes_rgb() -> None:
     black = Image.new("CMYK", (4, 4), (0, 0, 0, 255))
     cyan = Image.new("CMYK", (4, 4), (255, 0, 0, 0))

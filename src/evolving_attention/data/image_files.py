@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import struct
+import warnings
 import zlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,18 @@ import numpy as np
 
 from evolving_attention.errors import DataError, require
 
-__all__ = ["SUFFIXES", "class_folders", "decode", "loose", "pictures"]
+__all__ = [
+    "SUFFIXES",
+    "class_folders",
+    "decode",
+    "loose",
+    "pictures",
+    "tell_of_others",
+]
 
 Array = np.ndarray[Any, Any]
 SUFFIXES = (
-    *(".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp"),
+    *(".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp", ".avif"),
     *(".tif", ".tiff", ".ppm", ".pgm", ".pbm"),
 )
 MOST_PIXELS = 89_478_485  # Pillow's own limit: a quarter of a gibibyte of RGB
@@ -64,8 +73,7 @@ def decode(source: Any, where: str) -> Array:
         raise _bomb(f"{image.width} x {image.height} pixels", where)
     try:
         image.load()
-        if image.mode == "F" or (image.mode == "I" and not _is_16_bit(image)):
-            raise _depth(image.mode, where)
+        wide = image.mode == "F" or (image.mode == "I" and not _is_16_bit(image))
         image = pillow("ImageOps").exif_transpose(image)
     except image_module.DecompressionBombError as error:
         raise _bomb(str(error), where) from None
@@ -75,6 +83,8 @@ def decode(source: Any, where: str) -> Array:
             "picture; get the file again",
             where,
         ) from None
+    if wide:
+        raise _depth(image.mode, where)
     return _as_rgb(image, where)
 
 
@@ -140,14 +150,46 @@ def _depth(mode: str, where: str) -> DataError:
 def pictures(folder: Path) -> list[Path]:
     """Returns the picture files of a folder and its subfolders, in order of paths.
 
-    Pictures are recognised by their suffix; names that begin with a dot are left out.
+    Pictures are recognised by their suffix; names that begin with a dot are left out,
+    and ``.avif`` where Pillow cannot read it.
     """
-    return sorted(
-        path
-        for path in folder.rglob("*")
-        if path.suffix.lower() in SUFFIXES
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    )
+    known = _suffixes()
+    return sorted(path for path in _seen(folder) if path.suffix.lower() in known)
+
+
+def tell_of_others(root: Path, found: Sequence[Path]) -> None:
+    """Warn about files next to the pictures found that are left out by their suffix.
+
+    Of a folder of classes, files next to the folders are not counted.
+    """
+    known, has_classes = _suffixes(), found[0].parent != root
+    counts: Counter[str] = Counter()
+    for path in _seen(root):
+        if path.suffix.lower() in known or (has_classes and path.parent == root):
+            continue
+        if path.is_file():
+            counts[path.suffix.lower() or "none"] += 1
+    if counts:
+        shown = ", ".join(f"{suffix}: {n}" for suffix, n in counts.most_common(5))
+        warnings.warn(
+            f"{root}: {counts.total()} file(s) are left out by their suffix ({shown}); "
+            f"pictures have one of {', '.join(known)}; convert them if they are "
+            "pictures",
+            stacklevel=2,
+        )
+
+
+def _suffixes() -> tuple[str, ...]:
+    """Returns SUFFIXES, without .avif where the installed Pillow cannot read it."""
+    reads = pillow().registered_extensions()
+    return tuple(one for one in SUFFIXES if one != ".avif" or one in reads)
+
+
+def _seen(folder: Path) -> Iterator[Path]:
+    """Yields all paths below a folder, without names that begin with a dot."""
+    for path in folder.rglob("*"):
+        if not any(part.startswith(".") for part in path.relative_to(folder).parts):
+            yield path
 
 
 def loose(root: Path) -> list[Path]:
@@ -212,7 +254,8 @@ def class_folders(
         if not found:
             raise DataError(
                 "has no picture, expected at least one "
-                f"({', '.join(SUFFIXES)}); fill the folder of this class or remove it",
+                f"({', '.join(_suffixes())}); fill the folder of this class or "
+                "remove it",
                 str(folder),
             )
         files += found

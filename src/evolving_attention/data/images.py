@@ -11,7 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.data.image_files import class_folders, decode, loose
+from evolving_attention.data.image_files import (
+    class_folders,
+    decode,
+    loose,
+    tell_of_others,
+)
 from evolving_attention.data.image_transforms import Transform, centred, resized
 from evolving_attention.data.npz import check_npz
 from evolving_attention.data.packed import Batch, digest
@@ -37,6 +42,7 @@ _MOST_CHANNELS = 64
 _SAME_SCALE = 8.0  # factor between peaks of pictures on one scale
 _ROWS = ", a table with a picture in each row np.reshape(X, (-1, height, width))"
 _FIRST = (1, 3, 4)  # number of channels that identifies channels-first pictures
+_FEW_CHANNELS = 16  # so many or fewer are possible in a picture of 1, 3 or 4 rows
 _THREADS = min(4, os.cpu_count() or 1)
 
 
@@ -252,8 +258,10 @@ def _items(
             return _items(pictures_of_npz(root), str(root), classes)
         alone = loose(root) if root.is_dir() else []
         if alone:
+            tell_of_others(root, alone)
             return alone, [str(path) for path in alone], None
         files, labels = class_folders(root, classes)
+        tell_of_others(root, files)
         return files, [str(path) for path in files], labels
     if not isinstance(collection, np.ndarray):
         if hasattr(collection, "__array__") and not hasattr(collection, "getexif"):
@@ -292,7 +300,8 @@ def _one(item: Any, where: str) -> Array:
 def _checked(picture: Array, where: str, least: tuple[int, int]) -> Array:
     """Returns a checked picture: uint8 or float32, finite, and large enough."""
     height, width, channels = picture.shape
-    if height in _FIRST and width == channels and channels not in _FIRST:
+    as_wide = width == channels and channels not in _FIRST
+    if height in _FIRST and (as_wide or channels > _FEW_CHANNELS):
         raise ShapeError(
             f"{where}: shape {picture.shape} has the channels first, expected [height, "
             "width, channels]; pass X.transpose(0, 2, 3, 1), of a list each picture's "
