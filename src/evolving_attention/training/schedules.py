@@ -204,7 +204,8 @@ def multiplier(
         name: one of :data:`NAMES`.
         warmup: optimizer steps of linear warm-up, >= 0.
         total: optimizer steps of the whole run, including the warm-up.
-        base_lr: the base rate; only ``polynomial`` uses it.
+        base_lr: the base rate; ``polynomial``, ``cosine_with_min_lr`` and
+            ``cosine_with_restarts`` use it.
         **options: ``num_cycles`` (all cosines), ``min_lr`` or ``min_lr_rate``
             (cosine_with_min_lr), ``cycle_growth`` and ``lr_end``
             (cosine_with_restarts), ``lr_end`` and ``power`` (polynomial),
