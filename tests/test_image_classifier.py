@@ -474,6 +474,28 @@ def test_folders_of_classes(tmp_path: Path) -> None:
     assert grey.score(tmp_path / "some.npz") == grey.score(X, Y)
 
 
+@pytest.mark.parametrize("kind", ["damaged", "small"])
+def test_a_class_of_unusable_pictures_alone_is_left_out(
+    tmp_path: Path, kind: str
+) -> None:
+    pytest.importorskip("PIL", reason="needs Pillow (extra: image)")
+    root = folder_of(tmp_path, 24)
+    (root / "c").mkdir()
+    (root / "c" / "1.png").write_bytes(b"")
+    if kind == "small":
+        from PIL import Image
+
+        Image.new("RGB", (1, 1)).save(root / "c" / "1.png")
+    options = {**TINY, "n_epochs": 1, "patch_size": 2, "image_size": 8}
+    model = ea.ImageClassifier(**options, on_error="skip")
+    with pytest.warns(UserWarning, match="1 of 25 pictures cannot be used"):
+        model.fit(root)
+    assert model.classes_.tolist() == ["a", "b"]
+    assert model.model_.config.num_labels == 2
+    with pytest.raises(ea.InputError, match=r"00\.png: y is None, expected a label"):
+        model.fit(root / "a")
+
+
 def test_bad_pictures_are_skipped_if_asked(tmp_path: Path) -> None:
     pytest.importorskip("PIL", reason="needs Pillow (extra: image)")
     root = folder_of(tmp_path, 24)

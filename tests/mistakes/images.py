@@ -375,6 +375,13 @@ ROWS = {
         r"X\[0\]",
         r"X\.transpose\(0, 2, 3, 1\)",
     ),
+    "channels first in a wide array": Row(
+        lambda _: fit(np.zeros((4, 3, 48, 64), np.uint8), [0, 1, 0, 1]),
+        ea.ShapeError,
+        r"shape \(3, 48, 64\) has the channels first",
+        r"X\[0\]",
+        r"X\.transpose\(0, 2, 3, 1\)",
+    ),
     "channels first in a small array": Row(
         lambda _: fit(np.zeros((4, 1, 8, 8), np.uint8), [0, 1, 0, 1]),
         ea.ShapeError,
@@ -491,11 +498,18 @@ ROWS = {
     ),
     # --- options
     "an unknown way to normalise": Row(
+        lambda _: fit(normalize="imagnet"),
+        ea.ConfigError,
+        r"normalize='imagnet'",
+        r"ImageClassifier",
+        r"one of dataset, half, imagenet, none",
+    ),
+    "ImageNet's mean for grey pictures": Row(
         lambda _: fit(normalize="imagenet"),
         ea.ConfigError,
+        r"pictures with 1 channel",
         r"normalize='imagenet'",
-        r"ImageClassifier",
-        r"one of dataset, half, none",
+        r"take 'dataset'",
     ),
     "an unknown way with errors": Row(
         lambda _: fit(on_error="ignore"),

@@ -165,7 +165,7 @@ class ImageTrainingArguments:
         "Train on random parts with at least this share of a picture (ImageNet: 0.05), "
         "resized; test on the resized centre. Default: whole pictures, stretched.",
     )
-    normalize: str = option("dataset", "Scale pixels: dataset, half or none.")
+    normalize: str = option("dataset", "Scale pixels: dataset, half, imagenet or none.")
     seed: int = option(
         1, "Seed of the split, the weights, the transforms and the order."
     )

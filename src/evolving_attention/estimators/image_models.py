@@ -45,7 +45,8 @@ Array = np.ndarray[Any, Any]
 
 #: Attention of the paper's image models (Wang et al., TPAMI 2023).
 DEFAULT_ATTENTION = Evolving(alpha=0.1, beta=0.3)
-NORMALIZE = ("dataset", "half", "none")
+NORMALIZE = ("dataset", "half", "imagenet", "none")
+_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # of pixels from 0 to 1
 _SIDE = 224  # side of pictures whose sizes differ
 _SIZES = (
     "patch_size",
@@ -175,12 +176,25 @@ def check_augmentation(estimator: Any, size: tuple[int, int]) -> None:
 
 
 def scaling(pixels: Array, normalize: str) -> tuple[list[float], list[float]]:
-    """Returns (mean, deviation) of each channel of [n, height, width, channels]."""
+    """Returns (mean, deviation) of each channel of [n, height, width, channels].
+
+    Raises:
+        ConfigError: ImageNet's are asked for, and the pictures do not have 3 channels.
+    """
     channels = pixels.shape[3]
     if normalize == "none":
         return [0.0] * channels, [1.0] * channels
     if normalize == "half":
         return [127.5] * channels, [127.5] * channels
+    if normalize == "imagenet":
+        if channels != 3:
+            raise ConfigError(
+                f"ImageClassifier: normalize='imagenet' for pictures with {channels} "
+                "channel(s), expected 3: red, green and blue; take 'dataset', or "
+                "convert them"
+            )
+        found = 255.0 * np.array(_IMAGENET)
+        return found[0].tolist(), found[1].tolist()
     mean = pixels.mean(axis=(0, 1, 2), dtype=np.float64)
     deviation = pixels.std(axis=(0, 1, 2), dtype=np.float64)
     return mean.tolist(), np.where(deviation > 0, deviation, 1.0).tolist()

@@ -25,13 +25,7 @@ from evolving_attention.errors import (
     ShapeError,
     require,
 )
-from evolving_attention.estimators import (
-    files,
-    fitting,
-    image_models,
-    rules,
-    targets,
-)
+from evolving_attention.estimators import files, fitting, image_models, rules, targets
 from evolving_attention.estimators.image_views import ImageViews
 from evolving_attention.estimators.named import NamedOptions
 from evolving_attention.estimators.randomness import seed_of
@@ -110,7 +104,8 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
             (0.05); later the picture's centre is resized, 7/8 of its shorter side.
             None: the whole picture is stretched to ``image_size``.
         normalize: ``"dataset"``: to mean 0 and deviation 1 over the training part;
-            ``"half"``: from 0 … 255 to -1 … 1, as published ViTs; ``"none"``.
+            ``"half"``: from 0 … 255 to -1 … 1, as most published ViTs; ``"imagenet"``:
+            from 0 … 255 by ImageNet's mean and deviation, as DINOv2; ``"none"``.
         on_error: how ``fit`` and ``evaluate`` handle unusable pictures: ``"raise"``, or
             ``"skip"`` them with a warning that counts them.
         n_epochs: passes over the training part.
@@ -289,7 +284,6 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
             self._labels(X, y, given), len(given.pixels), PICTURES
         )
         classes = np.unique(labels)
-        numbers = targets.class_numbers(labels, classes, kind=PICTURES)
         size = image_models.size_of(self, given.pixels)
         image_models.check_augmentation(self, size)
         import evolving_attention as ea
@@ -299,11 +293,16 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
             model = image_models.new(self, size, given.channels, classes)
             image_models.tell_of_unseen(model.config)
             kept = self._large_enough(model.config, given)
+            labels = targets.class_targets(labels[kept], len(kept), PICTURES)
+            if len(np.unique(labels)) < len(classes):  # no picture of a class is usable
+                classes = np.unique(labels)
+                ea.manual_seed(seed)
+                model = image_models.new(self, size, given.channels, classes)
+            numbers = targets.class_numbers(labels, classes, kind=PICTURES)
             self._tell_of_skipped(given)
             sources = [given.pixels[i] for i in kept]
             pixels = image_models.whole(self, sources, size)
             scale = scale_of(pixels)
-            numbers = numbers[kept]
             training, validation = targets.split(
                 len(pixels), self.validation_fraction, seed, numbers
             )
@@ -360,8 +359,9 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
             y = labels_of_npz(X)
         if y is None:
             raise InputError(
-                "y is None: expected a label for each picture, fit(X, y); of folders "
-                "the folder of a class gives it, of an npz file the array y"
+                f"{given.names[0]}: y is None, expected a label for each picture, "
+                "fit(X, y); of folders the folder of a class gives it, of an npz file "
+                "the array y"
             )
         labels = targets.one_dimensional(y, given.total, kind=PICTURES)
         return labels[given.numbers]
