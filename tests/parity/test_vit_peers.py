@@ -149,6 +149,45 @@ def test_dinov2(tmp_path):
     assert mine.config.layer_scale == 1.0
 
 
+def test_pixels_of_imagenet(tmp_path):
+    """The classifier's features equal transformers' of ImageNet-normalised pixels."""
+    model = theirs("square", "Dinov2Model", num_channels=3).float()
+    model.save_pretrained(tmp_path)
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 12, 12, 3), np.uint8)
+    classifier = ea.ImageClassifier(
+        pretrained=tmp_path,
+        attention="vanilla",
+        normalize="imagenet",
+        learning_rate=1e-12,
+        n_epochs=1,
+        validation_fraction=0.0,
+        random_state=0,
+    ).fit(pixels, np.arange(6) % 2)
+    mean, deviation = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+    given = ((pixels / 255 - mean) / deviation).transpose(0, 3, 1, 2)
+    expected = model(torch.from_numpy(given).float()).pooler_output.detach().numpy()
+    assert np.abs(classifier.embed(pixels) - expected).max() < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["timm", "dinov2", "dinov2_with_registers"])
+def test_which_class_reads_a_folder(kind, tmp_path):
+    if kind == "timm":
+        write_timm(tmp_path, timm_tensors())
+        text = r"folder of timm \(vit_tiny_patch4_12\), .*load it with ea\.ViTModel"
+    else:
+        theirs("square", "Dinov2Model").save_pretrained(tmp_path)
+        config = json.loads((tmp_path / "config.json").read_text())
+        config["model_type"] = kind
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        text = r"model_type 'dinov2' .* \(ea\.ViTModel reads dinov2\)"
+    if kind == "dinov2_with_registers":
+        with pytest.raises(ea.CheckpointError, match="no class here loads it"):
+            ea.ViTModel.from_pretrained(tmp_path)
+        return
+    with pytest.raises(ea.CheckpointError, match=text):
+        ea.AutoModelForImageClassification.from_pretrained(tmp_path)
+
+
 def test_settings_of_dinov2_that_vit_lacks(tmp_path):
     theirs("square", "Dinov2Model", use_swiglu_ffn=True).save_pretrained(tmp_path)
     with pytest.raises(ea.ConfigError, match="use_swiglu_ffn is True, expected none"):

@@ -70,10 +70,18 @@ class AutoBase:
 
         local = bool(kwargs.get("local_files_only", False))
         folder = resolve(name_or_path, local_files_only=local)
-        kind = _type_of(load_config(folder))
+        values = load_config(folder)
+        kind = _type_of(values)
         classes = MODELS[cls.task]
+        if "model_type" not in values and isinstance(values.get("architecture"), str):
+            raise CheckpointError(
+                f"{folder}: is a folder of timm ({values['architecture']}), which "
+                f"{cls.__name__} does not read; load it with ea.ViTModel or "
+                "ea.ViTForImageClassification"
+            )
         if kind not in classes:
-            raise CheckpointError(_unknown(str(folder), kind, classes))
+            others = " (ea.ViTModel reads dinov2)" if kind == "dinov2" else ""
+            raise CheckpointError(_unknown(str(folder), kind, classes) + others)
         return classes[kind].from_pretrained(folder, **kwargs)
 
     @classmethod

@@ -14,7 +14,7 @@ from evolving_attention.device_names import host_array, resolve_device
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
 from evolving_attention.interop.rules import NameTable
 from evolving_attention.modeling.call import call_of
-from evolving_attention.modeling.config import PretrainedConfig, make_known
+from evolving_attention.modeling.config import CONFIGS, PretrainedConfig, make_known
 from evolving_attention.modeling.outputs import ModelOutput
 from evolving_attention.modeling.pickles import PickleMixin
 from evolving_attention.modeling.placement import named, sorted_targets
@@ -392,9 +392,11 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         )
         expected = cls.config_class.model_type
         if folder.model_type not in (None, expected):
+            auto = "use the Auto class, which chooses by config.json"
+            remedy = auto if folder.model_type in CONFIGS else "no class here loads it"
             raise CheckpointError(
                 f"{folder.path}: is a {folder.model_type} checkpoint, {cls.__name__} "
-                f"loads {expected}; use the Auto class, which chooses by config.json"
+                f"loads {expected}; {remedy}"
             )
         overrides = {"attention": attention, **config_overrides}
         if num_labels is not None:
