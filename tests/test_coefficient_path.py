@@ -20,6 +20,7 @@ LIMIT = 18
 # Python files outside the path: they look for other options among all given ones, and
 # write the model card.
 ASIDE = {
+    "cli/commands.py",
     "cli/fine_tuning.py",
     "cli/repeat.py",
     "cli/glue_results.py",

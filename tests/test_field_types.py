@@ -133,10 +133,10 @@ NEEDED: dict[type, dict[str, Any]] = {
 # Dataclasses that the package fills in itself: results, records, tables; and Spec,
 # whose fields are the slots (test_attention_slots).
 RECORDS = """
-    Answers CheckpointFolder Choice Construction EvaluationResult FitResult FitSettings
-    Given GlueTask GraphData GraphSettings ImageClassifierOutput KnownLabels Launch
-    LoadReport Mismatch ModelOutput MultipleChoiceModelOutput NameTable Noun Option
-    PaperSpace Parts Pictures Plan Probe Probes Profile Question
+    Answers CheckpointFolder Choice Command Construction EvaluationResult FitResult
+    FitSettings Given GlueTask GraphData GraphSettings ImageClassifierOutput KnownLabels
+    Launch LoadReport Mismatch ModelOutput MultipleChoiceModelOutput NameTable Noun
+    Option PaperSpace Parts Pictures Plan Probe Probes Profile Question
     QuestionAnsweringModelOutput Range Reading RowReport Rules RunData RunParts RunPlan
     SeriesDataset SeriesPart Side Site Spec StepContext StepOutcome StepSums Storage
     SubmissionReport Tie TokenClassifierOutput TrainerControl TrainerState

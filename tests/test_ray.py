@@ -143,7 +143,7 @@ def test_a_sweep_over_ray_has_the_bits_of_the_command(
 
 def test_a_trial_that_the_sweep_leaves_saves_its_state(tmp_path: Path) -> None:
     words = [*map(str, glue_words(tmp_path)[1:]), "--max_steps", "100000"]
-    given = _parsed(training("glue").fields, words, "glue")
+    given = _parsed(training("glue").fields(), words, "glue")
     out = tmp_path / "out"
     given |= {"output_dir": str(out), "save_steps": 10}
     with RayTasks("local", None, "a test") as tasks:

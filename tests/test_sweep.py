@@ -56,18 +56,18 @@ def test_the_papers_spaces_have_their_sizes() -> None:
 @pytest.mark.parametrize("name", SPACES)
 def test_every_value_is_one_of_its_command(name: str) -> None:
     paper = SPACES[name]
-    options = training(paper.command).fields.options
+    options = training(paper.command).fields().options
     for option, values in paper.grid.items():
         for value in values:
             assert options[option].value(value, name) == value
     assert {*paper.settings} <= {*options}
-    space, fixed = read_space(name, [], paper.command, training(paper.command).fields)
+    space, fixed = read_space(name, [], paper.command, training(paper.command).fields())
     assert len(search_spaces.grid_of(space)) == search_spaces.size_of(space)
     assert fixed == paper.settings
 
 
 def test_a_space_of_words_and_of_a_file(tmp_path: Path) -> None:
-    fields = training("glue").fields
+    fields = training("glue").fields()
     words = [
         "learning-rate=1e-5..1e-3:log",
         "per_device_train_batch_size=8..32",
@@ -104,7 +104,7 @@ def test_the_command_is_found_among_the_words() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_can_be_searched(name: str) -> None:
-    options = training(name).fields.options
+    options = training(name).fields().options
     assert {"output_dir", "num_threads", "seeds", "compare", "json"} <= options.keys()
 
 
@@ -306,7 +306,7 @@ def test_trials_have_the_bits_of_the_command(
 
 def test_a_worker_leaves_with_its_sweep(tmp_path: Path) -> None:
     words = [*map(str, glue_words(tmp_path)[1:]), "--max_steps", "100000"]
-    given = sweep._parsed(training("glue").fields, words, "glue")
+    given = sweep._parsed(training("glue").fields(), words, "glue")
     out = tmp_path / "out"
     given |= {"output_dir": str(out), "save_steps": 10}
     worker = sweep_workers.Worker(None, "glue", given, tmp_path / "log")

@@ -83,7 +83,7 @@ def full_disk(folder: Path) -> Any:
 
 def space(name: str | None, *search: str, command: str = "glue") -> Any:
     return lambda _: search_spaces.read_space(
-        name, search, command, training(command).fields
+        name, search, command, training(command).fields()
     )
 
 

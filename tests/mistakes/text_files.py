@@ -41,7 +41,7 @@ def train(**given: Any) -> Callable[[Path], Any]:
         (folder / "train.csv").write_text("text,label\na film,0\ngood,1\n")
         own = {"train_file": str(folder / "train.csv"), "model": "cnn"}
         out = {"output_dir": str(folder / "out"), "num_train_epochs": 1.0}
-        return textnet.train_results({**own, **out, **given})
+        return textnet.TRAIN.results({**own, **out, **given})
 
     return call
 

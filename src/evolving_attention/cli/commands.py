@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -16,81 +17,86 @@ from evolving_attention.cli.spelling import in_flags
 
 __all__ = [
     "HIDDEN_STEPS",
+    "Command",
     "check_steps",
-    "run_command",
-    "run_groups",
+    "of_groups",
     "settle_saving",
     "show",
 ]
 
 Groups = Sequence[tuple[type, str]]
+Results = dict[str, Any] | None
 _Settle = Callable[[dict[str, Any]], dict[str, Any]]
 _STEPS = {"do_train": True, "do_eval": True, "do_predict": False}
 #: For :meth:`Fields.reword`: the flags that :func:`check_steps` allows change nothing.
 HIDDEN_STEPS = dict.fromkeys(_STEPS, "")
 
 
-def run_command(
-    words: Sequence[str],
-    name: str,
+@dataclass(frozen=True)
+class Command:
+    """A command; call it with words of the command line, and its name.
+
+    Attributes:
+        help: the help text.
+        fields: returns all options.
+        results: runs the command with the given options; others keep their defaults.
+            Its results may have a ``"table"`` to print. None: nothing is printed.
+    """
+
+    help: str
+    fields: Callable[[], Fields]
+    results: Callable[[dict[str, Any]], Results]
+
+    def __call__(self, words: Sequence[str], name: str) -> None:
+        """Parse the words, run, and print the results."""
+        options = self.fields()
+
+        def start(given: dict[str, Any]) -> None:
+            as_json = bool(given.get("json"))
+            with json_output(as_json), in_flags(options.options):
+                show(self.results(given), as_json)
+
+        build_app(options, start, help=self.help)(words, name)
+
+
+def of_groups(
     groups: Groups,
+    run: Callable[..., Results],
     help: str,
-    run: Callable[..., dict[str, Any] | None],
     first: Sequence[str] = (),
     settle: _Settle = dict,
     texts: Mapping[str, str] = MappingProxyType({}),
-) -> None:
-    """Parse the words into the groups' dataclasses, run, and print the results.
+) -> Command:
+    """Returns a command whose options are the groups' dataclasses.
 
     Args:
-        words: words of the command line.
-        name: name of the command.
         groups: dataclasses of options, and the title of each in the help text. If
             RepeatArguments is one of them, the command accepts --seeds.
-        help: the help text.
         run: called with the other dataclasses, and for a command with --seeds also with
-            the state that its runs share; its result has a ``"table"`` to print. None:
-            nothing is printed.
+            the values that its runs share; returns the results.
+        help: the help text.
         first: the most used options, which the help text shows first.
         settle: checks the given options together; returns the options of a run.
         texts: help texts of this command that replace those of the dataclasses.
     """
-    fields = Fields(groups, first=first).reword({**HIDDEN_STEPS, **texts})
 
-    def start(given: dict[str, Any]) -> None:
-        as_json = bool(given.get("json"))
-        with json_output(as_json), in_flags(fields.options):
-            show(run_groups(fields, groups, given, run, settle), as_json)
+    def fields() -> Fields:
+        return Fields(groups, first=first).reword({**HIDDEN_STEPS, **texts})
 
-    build_app(fields, start, help=help)(words, name)
-
-
-def run_groups(
-    fields: Fields,
-    groups: Groups,
-    given: dict[str, Any],
-    run: Callable[..., dict[str, Any] | None],
-    settle: _Settle = dict,
-) -> dict[str, Any] | None:
-    """Call ``run`` with the groups' dataclasses, once or once per seed.
-
-    Args:
-        fields: the options of the groups.
-        groups, run, settle: as in :func:`run_command`.
-        given: the values that were given, by name.
-    """
-
-    def one_run(given: dict[str, Any], *shared: Once) -> dict[str, Any] | None:
+    def one_run(given: dict[str, Any], *shared: Once) -> Results:
         check_steps(given)
-        split = fields.split(settle(given))
+        split = fields().split(settle(given))
         owners = (owner for owner, _ in groups if owner is not RepeatArguments)
         made = [owner(**split[owner]) for owner in owners]
         set_up_logging()
         _set_threads(made)
         return run(*made, *shared)
 
+    def results(given: dict[str, Any]) -> Results:
+        return repeated(fields(), given, one_run)
+
     repeats = any(owner is RepeatArguments for owner, _ in groups)
-    return repeated(fields, given, one_run) if repeats else one_run(given)
+    return Command(help, fields, results if repeats else one_run)
 
 
 def settle_saving(given: dict[str, Any]) -> dict[str, Any]:
@@ -115,7 +121,7 @@ def check_steps(given: dict[str, Any]) -> None:
             raise refuse(name, given[name], expected, fix)
 
 
-def show(results: dict[str, Any] | None, as_json: bool) -> None:
+def show(results: Results, as_json: bool) -> None:
     """Print results on stdout: as JSON, as their table, or one line for each."""
     if results is None or not distributed.is_first():
         return

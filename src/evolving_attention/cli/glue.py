@@ -12,8 +12,8 @@ from typing import Any
 
 from evolving_attention import distributed
 from evolving_attention.cli import paper_settings
-from evolving_attention.cli.commands import show
-from evolving_attention.cli.common import json_output, set_up_logging
+from evolving_attention.cli.commands import Command
+from evolving_attention.cli.common import set_up_logging
 from evolving_attention.cli.fine_tuning import (
     base_config,
     refuse_known,
@@ -27,16 +27,15 @@ from evolving_attention.cli.glue_arguments import (
 )
 from evolving_attention.cli.glue_run import GlueRun
 from evolving_attention.cli.glue_text import TextRun
-from evolving_attention.cli.options import Fields, build_app
+from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat import Once, repeated
 from evolving_attention.cli.repeat_arguments import RepeatArguments
-from evolving_attention.cli.spelling import in_flags
 from evolving_attention.errors import ConfigError
 from evolving_attention.interop.evolving_mark import base_type
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.refused_arguments import REFUSED
 
-__all__ = ["fields", "main", "results"]
+__all__ = ["TRAIN", "fields", "main", "results"]
 
 _LOGGER = logging.getLogger("evolving_attention")
 
@@ -80,18 +79,6 @@ def fields() -> Fields:
     return Fields(groups, {TrainingArguments: list(REFUSED)}, _MOST_USED)
 
 
-def main(words: Sequence[str], name: str = "evolving-attention glue") -> None:
-    """Parse the words of the command line and run."""
-    build_app(fields(), run, help=_HELP)(words, name)
-
-
-def run(given: dict[str, Any]) -> None:
-    """Run with the given options, and print the results."""
-    as_json = bool(given.get("json"))
-    with json_output(as_json), in_flags(fields().options):
-        show(results(given), as_json)
-
-
 def results(given: dict[str, Any]) -> dict[str, Any] | None:
     """Runs once, or once per seed; options that are not given keep their defaults.
 
@@ -99,6 +86,14 @@ def results(given: dict[str, Any]) -> dict[str, Any] | None:
         The run's part of all_results.json; for several seeds see :mod:`.repeat`.
     """
     return repeated(fields(), given, _one_run)
+
+
+TRAIN = Command(_HELP, fields, results)
+
+
+def main(words: Sequence[str], name: str = "evolving-attention glue") -> None:
+    """Parse the words of the command line and run."""
+    TRAIN(words, name)
 
 
 def _one_run(given: dict[str, Any], once: Once) -> dict[str, Any]:

@@ -13,18 +13,17 @@ import numpy as np
 from evolving_attention import distributed, durable
 from evolving_attention.cli import glue
 from evolving_attention.cli.attention_arguments import option, refuse
-from evolving_attention.cli.commands import show
-from evolving_attention.cli.common import json_output, set_up_logging
-from evolving_attention.cli.options import Fields, build_app
+from evolving_attention.cli.commands import Command
+from evolving_attention.cli.common import set_up_logging
+from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat import own_folder, resumable, settings_of
 from evolving_attention.cli.repeat_results import RESULTS, RUN, read_record, scores_of
-from evolving_attention.cli.spelling import in_flags
 from evolving_attention.cli.timeseries_results import align
 from evolving_attention.data.glue_tasks import TASKS, GlueTask, get_task
 from evolving_attention.errors import ConfigError, DataError
 from evolving_attention.field_types import check_fields
 
-__all__ = ["main"]
+__all__ = ["COMMAND"]
 
 _LOGGER = logging.getLogger("evolving_attention")
 _HELP = """Fine-tune and evaluate all GLUE tasks, or those of --tasks.
@@ -95,21 +94,9 @@ def fields() -> Fields:
     return found.reword(_TEXTS)
 
 
-def main(words: Sequence[str], name: str = "evolving-attention glue-all") -> None:
-    """Parse the words of the command line and run."""
-    options = fields()
-
-    def start(given: dict[str, Any]) -> None:
-        as_json = bool(given.get("json"))
-        with json_output(as_json), in_flags(options.options):
-            set_up_logging(given.get("log_level") or "passive")
-            show(_run(options, given), as_json)
-
-    build_app(options, start, help=_HELP)(words, name)
-
-
-def _run(options: Fields, given: dict[str, Any]) -> dict[str, Any] | None:
+def _results(given: dict[str, Any]) -> dict[str, Any] | None:
     """Run the tasks that have no result yet; returns the results of all."""
+    set_up_logging(given.get("log_level") or "passive")
     tasks = GlueAllArguments(tasks=given.get("tasks")).chosen
     given = {k: v for k, v in given.items() if k != "tasks"}
     for name in _OWN:
@@ -123,7 +110,7 @@ def _run(options: Fields, given: dict[str, Any]) -> dict[str, Any] | None:
         )
     given = {"do_train": True, "do_eval": True, **given}
     root, fresh = Path(given["output_dir"]), bool(given.get("overwrite_output_dir"))
-    own_folder(root, settings_of(options, given), fresh)
+    own_folder(root, settings_of(fields(), given), fresh)
     _check_data(tasks, given)
     every = {task.name: _task(task, given, root / task.name, fresh) for task in tasks}
     if not distributed.is_first():
@@ -134,6 +121,9 @@ def _run(options: Fields, given: dict[str, Any]) -> dict[str, Any] | None:
         results |= _archive(root, every)
         durable.write_json(root / RESULTS, results)
     return results
+
+
+COMMAND = Command(_HELP, fields, _results)
 
 
 def _check_data(tasks: Sequence[GlueTask], given: dict[str, Any]) -> None:

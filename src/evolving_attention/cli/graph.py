@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations
 from pathlib import Path
@@ -15,78 +15,21 @@ import numpy as np
 from evolving_attention import durable
 from evolving_attention.cli import graph_arguments as arguments
 from evolving_attention.cli.attention_arguments import refuse_input
-from evolving_attention.cli.commands import run_command, run_groups
+from evolving_attention.cli.commands import of_groups
 from evolving_attention.cli.common import fit, save_fitted
-from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat import Once, claim_folder
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.errors import ConfigError, DataError, InputError
 from evolving_attention.interop.json_file import read_object
 from evolving_attention.interop.paths import present
 
-__all__ = ["evaluate", "predict", "train", "train_fields", "train_results"]
+__all__ = ["EVALUATE", "PREDICT", "TRAIN"]
 
 READING = "reading.json"  # how the graph was read; stored with the classifier
 _DATA = (arguments.GraphFittedDataArguments, "Data")
-_TRAINING = [
-    (arguments.GraphDataArguments, "Data"),
-    (arguments.GraphModelArguments, "Model"),
-    (arguments.GraphAttentionArguments, "Attention"),
-    (RepeatArguments, "Training"),
-    (arguments.GraphTrainingArguments, "Training"),
-]
-_TRAIN = """Train a graph attention network on the labelled nodes of a graph.
-
-With test nodes in the file it is tested afterwards; without train nodes it
-learns from those that are in neither the test nor the validation part. Three
-layers and --attention evolving make an EA-GAT.
-
-Example: evolving-attention graph train --data_file cora.npz --undirected
---output_dir out/cora
-"""
-_EVALUATE = """Test a trained classifier: the share of nodes whose class is right.
-
-Example: evolving-attention graph evaluate --model_dir out/cora --data_file cora.npz
-"""
-_PREDICT = """Predict the class of every node, into a .csv file.
-
-Example: evolving-attention graph predict --model_dir out/cora --data_file
-cora.npz --output_file classes.csv
-"""
 _FITTED = ("data_file", "model_dir")  # most used with a fitted classifier
 _HIDDEN = {"model": ""}  # the earlier name of --model_dir
 _MOST_USED = ("data_file", "output_dir", "undirected", "attention", "num_layers")
-
-
-def train(words: Sequence[str], name: str = "evolving-attention graph train") -> None:
-    """Parse the words of the command line and train."""
-    run_command(words, name, _TRAINING, _TRAIN, _train, _MOST_USED)
-
-
-def train_fields() -> Fields:
-    """Returns all options of the command train."""
-    return Fields(_TRAINING, first=_MOST_USED)
-
-
-def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
-    """Train once, or once per seed; options that are not given keep their defaults."""
-    return run_groups(train_fields(), _TRAINING, given, _train)
-
-
-def evaluate(
-    words: Sequence[str], name: str = "evolving-attention graph evaluate"
-) -> None:
-    """Parse the words of the command line and test."""
-    groups = [_DATA, (arguments.GraphEvaluateArguments, "Model")]
-    run_command(words, name, groups, _EVALUATE, _evaluate, _FITTED, texts=_HIDDEN)
-
-
-def predict(
-    words: Sequence[str], name: str = "evolving-attention graph predict"
-) -> None:
-    """Parse the words of the command line and predict."""
-    groups = [_DATA, (arguments.GraphPredictArguments, "Model")]
-    run_command(words, name, groups, _PREDICT, _predict, _FITTED, texts=_HIDDEN)
 
 
 def _load(data: Any) -> Any:
@@ -201,6 +144,28 @@ def _train(
     return _table(results)
 
 
+TRAIN = of_groups(
+    [
+        (arguments.GraphDataArguments, "Data"),
+        (arguments.GraphModelArguments, "Model"),
+        (arguments.GraphAttentionArguments, "Attention"),
+        (RepeatArguments, "Training"),
+        (arguments.GraphTrainingArguments, "Training"),
+    ],
+    _train,
+    """Train a graph attention network on the labelled nodes of a graph.
+
+    With test nodes in the file it is tested afterwards; without train nodes it
+    learns from those that are in neither the test nor the validation part. Three
+    layers and --attention evolving make an EA-GAT.
+
+    Example: evolving-attention graph train --data_file cora.npz --undirected
+    --output_dir out/cora
+    """,
+    _MOST_USED,
+)
+
+
 def _training_nodes(found: Any, y: Any, file: str) -> Any:
     """Returns the nodes to learn from, and refuses unusable test nodes before any work.
 
@@ -269,6 +234,18 @@ def _evaluate(data: Any, options: Any) -> dict[str, Any]:
     return _table({"part": options.part, "accuracy": accuracy})
 
 
+EVALUATE = of_groups(
+    [_DATA, (arguments.GraphEvaluateArguments, "Model")],
+    _evaluate,
+    """Test a trained classifier: the share of nodes whose class is right.
+
+    Example: evolving-attention graph evaluate --model_dir out/cora --data_file cora.npz
+    """,
+    _FITTED,
+    texts=_HIDDEN,
+)
+
+
 def _predict(data: Any, options: Any) -> dict[str, Any]:
     refuse_input("output_file", options.output_file, data_file=data.data_file)
     classifier = _fitted(options)
@@ -292,3 +269,16 @@ def _predict(data: Any, options: Any) -> dict[str, Any]:
             **{f"nodes of {label}": int(count) for label, count in counts.items()},
         }
     )
+
+
+PREDICT = of_groups(
+    [_DATA, (arguments.GraphPredictArguments, "Model")],
+    _predict,
+    """Predict the class of every node, into a .csv file.
+
+    Example: evolving-attention graph predict --model_dir out/cora --data_file
+    cora.npz --output_file classes.csv
+    """,
+    _FITTED,
+    texts=_HIDDEN,
+)

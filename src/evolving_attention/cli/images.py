@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,45 +11,16 @@ import numpy as np
 
 from evolving_attention import durable
 from evolving_attention.cli import images_arguments as arguments
-from evolving_attention.cli.commands import run_command, run_groups
+from evolving_attention.cli.commands import of_groups
 from evolving_attention.cli.common import fit, save_fitted
-from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat import Once, claim_folder
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.timeseries_results import align
 from evolving_attention.errors import DataError, ShapeError
 
-__all__ = ["evaluate", "predict", "train", "train_fields", "train_results"]
+__all__ = ["EVALUATE", "PREDICT", "TRAIN"]
 
 RESULTS = "results.json"
-_TRAINING = [
-    (arguments.ImageDataArguments, "Data"),
-    (arguments.ImageModelArguments, "Model"),
-    (arguments.ImageAttentionArguments, "Attention"),
-    (RepeatArguments, "Training"),
-    (arguments.ImageTrainingArguments, "Training"),
-]
-
-
-def train(words: Sequence[str], name: str = "evolving-attention image train") -> None:
-    """Parse the words of the command line and train."""
-    help = """Train a Vision Transformer, or another network of images, on folders of
-    pictures, and test it if there are pictures to test on.
-
-    Example: evolving-attention image train --train_dir photos/train --test_dir
-    photos/test --output_dir out/vit
-    """
-    run_command(words, name, _TRAINING, help, _train)
-
-
-def train_fields() -> Fields:
-    """Returns all options of the command train."""
-    return Fields(_TRAINING)
-
-
-def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
-    """Train once, or once per seed; options that are not given keep their defaults."""
-    return run_groups(train_fields(), _TRAINING, given, _train)
 
 
 def _train(
@@ -96,6 +66,24 @@ def _train(
         lines += shown
     durable.write_json(folder / RESULTS, results)
     return {**results, "table": align(lines)}
+
+
+TRAIN = of_groups(
+    [
+        (arguments.ImageDataArguments, "Data"),
+        (arguments.ImageModelArguments, "Model"),
+        (arguments.ImageAttentionArguments, "Attention"),
+        (RepeatArguments, "Training"),
+        (arguments.ImageTrainingArguments, "Training"),
+    ],
+    _train,
+    """Train a Vision Transformer, or another network of images, on folders of
+    pictures, and test it if there are pictures to test on.
+
+    Example: evolving-attention image train --train_dir photos/train --test_dir
+    photos/test --output_dir out/vit
+    """,
+)
 
 
 def _test_pictures(data: Any, train: Any, labels: Any) -> tuple[Any, Any]:
@@ -156,19 +144,6 @@ def _pictures(path: str, on_error: str) -> tuple[Any, Any]:
     return read_pictures(path, skip=on_error == "skip"), labels
 
 
-def evaluate(
-    words: Sequence[str], name: str = "evolving-attention image evaluate"
-) -> None:
-    """Parse the words of the command line and evaluate."""
-    help = """Test a fitted classifier: top-1, top-5, and which classes it confuses.
-
-    Example: evolving-attention image evaluate --model_dir out/vit --test_dir
-    photos/test
-    """
-    groups = [(arguments.EvaluateImageArguments, "Model")]
-    run_command(words, name, groups, help, _evaluate)
-
-
 def _evaluate(model: Any) -> dict[str, Any]:
     import evolving_attention as ea
 
@@ -178,6 +153,17 @@ def _evaluate(model: Any) -> dict[str, Any]:
     found, lines = _scores(estimator, model.test_dir)
     results = {"model": model.model_dir, "data": model.test_dir, "test": found}
     return {**results, "table": align(lines)}
+
+
+EVALUATE = of_groups(
+    [(arguments.EvaluateImageArguments, "Model")],
+    _evaluate,
+    """Test a fitted classifier: top-1, top-5, and which classes it confuses.
+
+    Example: evolving-attention image evaluate --model_dir out/vit --test_dir
+    photos/test
+    """,
+)
 
 
 def _scores(
@@ -198,22 +184,6 @@ def _scores(
     worst = sorted(wrong, key=lambda one: (-one[0], *one[1:]))[:5]
     lines += [[f"{true} taken for {other}", str(n)] for n, true, other in worst]
     return {**found, "classes": names, "confusion": matrix.tolist()}, lines
-
-
-def predict(
-    words: Sequence[str], name: str = "evolving-attention image predict"
-) -> None:
-    """Parse the words of the command line and predict."""
-    help = """Predict the classes of pictures, and write a .csv file.
-
-    Each line has the picture's file, or its index from 0, the class, and the
-    probability of each class.
-
-    Example: evolving-attention image predict --model_dir out/vit --input_dir new
-    --output_file predictions.csv
-    """
-    groups = [(arguments.PredictImageArguments, "Model")]
-    run_command(words, name, groups, help, _predict)
 
 
 def _predict(model: Any) -> dict[str, Any]:
@@ -244,3 +214,17 @@ def _predict(model: Any) -> dict[str, Any]:
         "predicted": counts,
         "table": align([*lines, ["written to", model.output_file]]),
     }
+
+
+PREDICT = of_groups(
+    [(arguments.PredictImageArguments, "Model")],
+    _predict,
+    """Predict the classes of pictures, and write a .csv file.
+
+    Each line has the picture's file, or its index from 0, the class, and the
+    probability of each class.
+
+    Example: evolving-attention image predict --model_dir out/vit --input_dir new
+    --output_file predictions.csv
+    """,
+)

@@ -1,11 +1,12 @@
 """The table of sub-commands of ``evolving-attention``.
 
-Commands only declare their options here and import their code when they run, so that
-``evolving-attention --help`` is quick.
+The code of a command is imported when it runs, so that ``evolving-attention --help`` is
+quick.
 """
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Annotated
 
@@ -51,6 +52,32 @@ def _main(
     ] = False,
 ) -> None:
     pass
+
+
+def _add(group: typer.Typer, words: str, place: str, text: str) -> None:
+    """Add a command that declares its options itself.
+
+    Args:
+        group: where it is shown.
+        words: its words on the command line, such as ``image train``.
+        place: its module in ``evolving_attention.cli``, and its name in that.
+        text: its line in the help text of the group.
+    """
+    name = words.split()[-1]
+
+    @group.command(name, help=text, context_settings=_HF, add_help_option=False)
+    def run(context: typer.Context) -> None:
+        module, _, command = place.partition(":")
+        code = importlib.import_module(f"evolving_attention.cli.{module}")
+        getattr(code, command)(context.args, f"evolving-attention {words}")
+
+
+def _add_group(group: str, help: str, module: str, **texts: str) -> None:
+    """Add a group of commands; ``train`` is ``TRAIN`` in its module."""
+    commands = typer.Typer(name=group, help=help, no_args_is_help=True)
+    app.add_typer(commands)
+    for name, text in texts.items():
+        _add(commands, f"{group} {name}", f"{module}:{name.upper()}", text)
 
 
 @app.command()
@@ -101,12 +128,12 @@ def demo(
     )
 
 
-@app.command(context_settings=_HF, add_help_option=False)
-def glue(context: typer.Context) -> None:
-    """Fine-tune, evaluate and predict a GLUE task (Hugging Face's run_glue flags)."""
-    from evolving_attention.cli.glue import main as run
-
-    run(context.args, "evolving-attention glue")
+_add(
+    app,
+    "glue",
+    "glue:TRAIN",
+    "Fine-tune, evaluate and predict a GLUE task (Hugging Face's run_glue flags).",
+)
 
 
 @app.command(name="glue-submit")
@@ -133,236 +160,74 @@ def glue_submit(
     )
 
 
-@app.command(name="pretrain", context_settings=_HF, add_help_option=False)
-def pretrain_text(context: typer.Context) -> None:
-    """Pre-train a masked language model on text files."""
-    from evolving_attention.cli.pretrain import main as run
-
-    run(context.args)
-
-
-@app.command(name="glue-all", context_settings=_HF, add_help_option=False)
-def glue_all(context: typer.Context) -> None:
-    """Fine-tune all GLUE tasks: one table, the average, and the archive."""
-    from evolving_attention.cli.glue_all import main as run
-
-    run(context.args)
-
-
-timeseries = typer.Typer(
-    name="timeseries",
-    help="Classify and regress time series: train, evaluate, predict, pretrain.",
-    no_args_is_help=True,
+_add(
+    app,
+    "pretrain",
+    "pretrain:TRAIN",
+    "Pre-train a masked language model on text files.",
 )
-app.add_typer(timeseries)
-
-
-@timeseries.command(context_settings=_HF, add_help_option=False)
-def train(context: typer.Context) -> None:
-    """Train on labelled series, once per seed, and test."""
-    from evolving_attention.cli.timeseries import train as run
-
-    run(context.args)
-
-
-@timeseries.command(context_settings=_HF, add_help_option=False)
-def evaluate(context: typer.Context) -> None:
-    """Test a fitted estimator."""
-    from evolving_attention.cli.timeseries import evaluate as run
-
-    run(context.args)
-
-
-@timeseries.command(context_settings=_HF, add_help_option=False)
-def predict(context: typer.Context) -> None:
-    """Predict series without labels, into a .csv file."""
-    from evolving_attention.cli.timeseries import predict as run
-
-    run(context.args)
-
-
-@timeseries.command(context_settings=_HF, add_help_option=False)
-def pretrain(context: typer.Context) -> None:
-    """Pre-train on series without labels."""
-    from evolving_attention.cli.timeseries import pretrain as run
-
-    run(context.args)
-
-
-image = typer.Typer(
-    name="image",
-    help="Classify pictures by ViT, ResNet or CIFAR nets: train, evaluate, predict.",
-    no_args_is_help=True,
+_add(
+    app,
+    "glue-all",
+    "glue_all:COMMAND",
+    "Fine-tune all GLUE tasks: one table, the average, and the archive.",
 )
-app.add_typer(image)
-
-
-@image.command(name="train", context_settings=_HF, add_help_option=False)
-def image_train(context: typer.Context) -> None:
-    """Train on folders of pictures, and test."""
-    from evolving_attention.cli.images import train as run
-
-    run(context.args)
-
-
-@image.command(name="evaluate", context_settings=_HF, add_help_option=False)
-def image_evaluate(context: typer.Context) -> None:
-    """Test a fitted classifier: top-1, top-5, confusions."""
-    from evolving_attention.cli.images import evaluate as run
-
-    run(context.args)
-
-
-@image.command(name="predict", context_settings=_HF, add_help_option=False)
-def image_predict(context: typer.Context) -> None:
-    """Predict the classes of pictures, into a .csv file."""
-    from evolving_attention.cli.images import predict as run
-
-    run(context.args)
-
-
-translate = typer.Typer(
-    name="translate",
-    help="Translate text: train a model, generate, score, average checkpoints.",
-    no_args_is_help=True,
+_add(
+    app,
+    "sweep",
+    "sweep:main",
+    "Search the settings of a training command, on several workers.",
 )
-app.add_typer(translate)
-
-
-@translate.command(name="train", context_settings=_HF, add_help_option=False)
-def translate_train(context: typer.Context) -> None:
-    """Train a model on two files of sentences, line by line."""
-    from evolving_attention.cli.translate import train as run
-
-    run(context.args)
-
-
-@translate.command(context_settings=_HF, add_help_option=False)
-def generate(context: typer.Context) -> None:
-    """Translate lines from a file or stdin to a file or stdout."""
-    from evolving_attention.cli.translate_generate import generate as run
-
-    run(context.args)
-
-
-@translate.command(context_settings=_HF, add_help_option=False)
-def score(context: typer.Context) -> None:
-    """Score translations by BLEU and chrF."""
-    from evolving_attention.cli.translate import score as run
-
-    run(context.args)
-
-
-@translate.command(context_settings=_HF, add_help_option=False)
-def average(context: typer.Context) -> None:
-    """Average the weights of the last checkpoints of a run."""
-    from evolving_attention.cli.translate import average as run
-
-    run(context.args)
-
-
-squad = typer.Typer(
-    name="squad",
-    help="Answer questions about texts: train, evaluate, predict (run_qa's flags).",
-    no_args_is_help=True,
+_add_group(
+    "timeseries",
+    "Classify and regress time series: train, evaluate, predict, pretrain.",
+    "timeseries",
+    train="Train on labelled series, once per seed, and test.",
+    evaluate="Test a fitted estimator.",
+    predict="Predict series without labels, into a .csv file.",
+    pretrain="Pre-train on series without labels.",
 )
-app.add_typer(squad)
-
-
-@squad.command(name="train", context_settings=_HF, add_help_option=False)
-def squad_train(context: typer.Context) -> None:
-    """Fine-tune a model to answer questions, and evaluate it."""
-    from evolving_attention.cli.squad import train as run
-
-    run(context.args)
-
-
-@squad.command(name="evaluate", context_settings=_HF, add_help_option=False)
-def squad_evaluate(context: typer.Context) -> None:
-    """Evaluate a trained model: exact match and F1."""
-    from evolving_attention.cli.squad import evaluate as run
-
-    run(context.args)
-
-
-@squad.command(name="predict", context_settings=_HF, add_help_option=False)
-def squad_predict(context: typer.Context) -> None:
-    """Answer the questions of a file."""
-    from evolving_attention.cli.squad import predict as run
-
-    run(context.args)
-
-
-textnet = typer.Typer(
-    name="textnet",
-    help="Classify texts by nets over word vectors: train, evaluate, predict.",
-    no_args_is_help=True,
+_add_group(
+    "image",
+    "Classify pictures by ViT, ResNet or CIFAR nets: train, evaluate, predict.",
+    "images",
+    train="Train on folders of pictures, and test.",
+    evaluate="Test a fitted classifier: top-1, top-5, confusions.",
+    predict="Predict the classes of pictures, into a .csv file.",
 )
-app.add_typer(textnet)
-
-
-@textnet.command(name="train", context_settings=_HF, add_help_option=False)
-def textnet_train(context: typer.Context) -> None:
-    """Train a Transformer, Conv-Transformer or CNN from scratch, and test it."""
-    from evolving_attention.cli.textnet import train as run
-
-    run(context.args)
-
-
-@textnet.command(name="evaluate", context_settings=_HF, add_help_option=False)
-def textnet_evaluate(context: typer.Context) -> None:
-    """Evaluate a trained net: accuracy and loss."""
-    from evolving_attention.cli.textnet import evaluate as run
-
-    run(context.args)
-
-
-@textnet.command(name="predict", context_settings=_HF, add_help_option=False)
-def textnet_predict(context: typer.Context) -> None:
-    """Predict the classes of texts, into a .tsv file."""
-    from evolving_attention.cli.textnet import predict as run
-
-    run(context.args)
-
-
-@app.command(context_settings=_HF, add_help_option=False)
-def sweep(context: typer.Context) -> None:
-    """Search the settings of a training command, on several workers."""
-    from evolving_attention.cli.sweep import main as run
-
-    run(context.args)
-
-
-graph = typer.Typer(
-    name="graph",
-    help="Classify the nodes of a graph: train, evaluate, predict.",
-    no_args_is_help=True,
+_add_group(
+    "translate",
+    "Translate text: train a model, generate, score, average checkpoints.",
+    "translate",
+    train="Train a model on two files of sentences, line by line.",
+    generate="Translate lines from a file or stdin to a file or stdout.",
+    score="Score translations by BLEU and chrF.",
+    average="Average the weights of the last checkpoints of a run.",
 )
-app.add_typer(graph)
-
-
-@graph.command(name="train", context_settings=_HF, add_help_option=False)
-def graph_train(context: typer.Context) -> None:
-    """Train on the labelled nodes of a graph, and test."""
-    from evolving_attention.cli.graph import train as run
-
-    run(context.args)
-
-
-@graph.command(name="evaluate", context_settings=_HF, add_help_option=False)
-def graph_evaluate(context: typer.Context) -> None:
-    """Test a trained classifier."""
-    from evolving_attention.cli.graph import evaluate as run
-
-    run(context.args)
-
-
-@graph.command(name="predict", context_settings=_HF, add_help_option=False)
-def graph_predict(context: typer.Context) -> None:
-    """Predict the class of every node, into a .csv file."""
-    from evolving_attention.cli.graph import predict as run
-
-    run(context.args)
+_add_group(
+    "squad",
+    "Answer questions about texts: train, evaluate, predict (run_qa's flags).",
+    "squad",
+    train="Fine-tune a model to answer questions, and evaluate it.",
+    evaluate="Evaluate a trained model: exact match and F1.",
+    predict="Answer the questions of a file.",
+)
+_add_group(
+    "textnet",
+    "Classify texts by nets over word vectors: train, evaluate, predict.",
+    "textnet",
+    train="Train a Transformer, Conv-Transformer or CNN from scratch, and test it.",
+    evaluate="Evaluate a trained net: accuracy and loss.",
+    predict="Predict the classes of texts, into a .tsv file.",
+)
+_add_group(
+    "graph",
+    "Classify the nodes of a graph: train, evaluate, predict.",
+    "graph",
+    train="Train on the labelled nodes of a graph, and test.",
+    evaluate="Test a trained classifier.",
+    predict="Predict the class of every node, into a .csv file.",
+)
 
 
 @app.command()

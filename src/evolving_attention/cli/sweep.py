@@ -25,13 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 from evolving_attention import distributed, durable, errors
 from evolving_attention.cli.attention_arguments import refuse
-from evolving_attention.cli.commands import show
-from evolving_attention.cli.common import ExitCode, json_output, set_up_logging
+from evolving_attention.cli.commands import Command
+from evolving_attention.cli.common import ExitCode, set_up_logging
 from evolving_attention.cli.options import Fields, build_app
 from evolving_attention.cli.repeat import own_folder, resumable, settings_of
 from evolving_attention.cli.repeat_results import RESULTS, scores_of
 from evolving_attention.cli.search_spaces import read_space
-from evolving_attention.cli.spelling import in_flags
 from evolving_attention.cli.sweep_arguments import SweepArguments
 from evolving_attention.cli.sweep_study import Study
 from evolving_attention.cli.sweep_workers import Answer, Worker, ready
@@ -75,19 +74,17 @@ def main(words: Sequence[str], name: str = "evolving-attention sweep") -> None:
     options = Fields([(SweepArguments, "Search")])
     own, command, rest = _split(list(words), options)
 
-    def start(given: dict[str, Any]) -> None:
-        as_json = bool(given.get("json"))
-        with json_output(as_json), in_flags(options.options):
-            args = SweepArguments(**given)
-            if command is None:
-                raise ConfigError(
-                    "no command to search: expected one of "
-                    f"{', '.join(COMMANDS)} after the options; add it with its options"
-                )
-            set_up_logging()
-            show(_Sweep(args, command, rest).run(), as_json)
+    def results(given: dict[str, Any]) -> dict[str, Any]:
+        args = SweepArguments(**given)
+        if command is None:
+            raise ConfigError(
+                "no command to search: expected one of "
+                f"{', '.join(COMMANDS)} after the options; add it with its options"
+            )
+        set_up_logging()
+        return _Sweep(args, command, rest).run()
 
-    build_app(options, start, help=_HELP)(own, name)
+    Command(_HELP, lambda: options, results)(own, name)
 
 
 def _split(
@@ -129,7 +126,7 @@ class _Sweep:
 
     def __init__(self, args: SweepArguments, command: str, words: list[str]) -> None:
         self.args, self.command = args, command
-        self.fields = fields = training(command).fields
+        self.fields = fields = training(command).fields()
         given = _parsed(fields, words, f"evolving-attention {command}")
         self.space, fixed = read_space(args.space, args.searched, command, fields)
         self._check(given)

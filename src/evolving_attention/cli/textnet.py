@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,47 +15,25 @@ from evolving_attention.cli import textnet_data as text_data
 from evolving_attention.cli.attention_arguments import refuse
 from evolving_attention.cli.commands import (
     HIDDEN_STEPS,
+    Command,
     check_steps,
-    run_command,
+    of_groups,
     settle_saving,
-    show,
 )
-from evolving_attention.cli.common import json_output, set_up_logging
+from evolving_attention.cli.common import set_up_logging
 from evolving_attention.cli.fine_tuning import TrainedRun, refuse_known
 from evolving_attention.cli.glue_arguments import TuningArguments
 from evolving_attention.cli.glue_results import prediction_lines, probability_lines
-from evolving_attention.cli.options import Fields, build_app
+from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat import Once, repeated
 from evolving_attention.cli.repeat_arguments import RepeatArguments
-from evolving_attention.cli.spelling import in_flags
 from evolving_attention.device_names import resolve_device
 from evolving_attention.training.refused_arguments import REFUSED
 
-__all__ = ["evaluate", "predict", "train", "train_fields", "train_results"]
+__all__ = ["EVALUATE", "PREDICT", "TRAIN"]
 
 _LOGGER = logging.getLogger("evolving_attention")
 _DATA = (arguments.TextDataArguments, "Data")
-_TRAIN = """Train a text classifier from scratch, over vectors of words.
-
-Transformer, Conv-Transformer or CNN of the predictive attention paper, with
-its settings. The epoch that is best on the tuning part is kept; the test
-part is evaluated once, at the end. The same command continues after an
-interruption.
-
-Example: evolving-attention textnet train --dataset sst5 --data_dir SST-5
---word_vectors glove.840B.300d.txt.gz --attention predictive --output_dir
-out/sst5
-"""
-_EVALUATE = """Evaluate a trained net: accuracy, and the loss of a text.
-
-Example: evolving-attention textnet evaluate --model_dir out/sst5 --dataset
-sst5 --data_dir SST-5
-"""
-_PREDICT = """Predict the classes of a file's texts, into a .tsv file.
-
-Example: evolving-attention textnet predict --model_dir out/sst5 --input_file
-reviews.csv --output_file classes.tsv
-"""
 _TEST_FILE = "A csv, tsv or json file of labelled texts, instead of --dataset."
 _MOST_USED = (
     "dataset",
@@ -78,7 +55,7 @@ _MOST_USED = (
 # ------------------------------------------------------------------------------ train
 
 
-def train_fields() -> Fields:
+def _fields() -> Fields:
     """Returns all options of the command train."""
     training = arguments.TextNetTrainingArguments
     groups = [
@@ -94,32 +71,11 @@ def train_fields() -> Fields:
     return fields.reword(HIDDEN_STEPS)
 
 
-def train(words: Sequence[str], name: str = "evolving-attention textnet train") -> None:
-    """Parse the words of the command line and train."""
-    options = train_fields()
-
-    def start(given: dict[str, Any]) -> None:
-        as_json = bool(given.get("json"))
-        with json_output(as_json), in_flags(options.options):
-            show(train_results(given), as_json)
-
-    build_app(options, start, help=_TRAIN)(words, name)
-
-
-def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
-    """Trains once, or once per seed; options that are not given keep their defaults.
-
-    Returns:
-        The run's part of all_results.json; for several seeds see :mod:`.repeat`.
-    """
-    return repeated(train_fields(), given, _one_run)
-
-
 def _one_run(given: dict[str, Any], once: Once) -> dict[str, Any]:
     """One run."""
     refuse_known(given)
     check_steps(given)
-    split = train_fields().split(_with_recipe(given))
+    split = _fields().split(_with_recipe(given))
     data = arguments.TextDataArguments(**split[arguments.TextDataArguments])
     words = arguments.WordArguments(**split[arguments.WordArguments])
     model = arguments.TextNetModelArguments(**split[arguments.TextNetModelArguments])
@@ -139,6 +95,32 @@ def _one_run(given: dict[str, Any], once: Once) -> dict[str, Any]:
     quiet = not distributed.is_first() and args.log_level == "passive"
     set_up_logging("warning" if quiet else args.log_level)
     return _Run(tuning, args, once).run(data, words, model, attention.config())
+
+
+def _results(given: dict[str, Any]) -> dict[str, Any] | None:
+    """Trains once, or once per seed.
+
+    Returns:
+        The run's part of all_results.json; for several seeds see :mod:`.repeat`.
+    """
+    return repeated(_fields(), given, _one_run)
+
+
+TRAIN = Command(
+    """Train a text classifier from scratch, over vectors of words.
+
+    Transformer, Conv-Transformer or CNN of the predictive attention paper, with
+    its settings. The epoch that is best on the tuning part is kept; the test
+    part is evaluated once, at the end. The same command continues after an
+    interruption.
+
+    Example: evolving-attention textnet train --dataset sst5 --data_dir SST-5
+    --word_vectors glove.840B.300d.txt.gz --attention predictive --output_dir
+    out/sst5
+    """,
+    _fields,
+    _results,
+)
 
 
 def _with_recipe(given: dict[str, Any]) -> dict[str, Any]:
@@ -297,16 +279,6 @@ def _mean_squares(prediction: Any) -> dict[str, float]:
 # --------------------------------------------------------------------------- evaluate
 
 
-def evaluate(
-    words: Sequence[str], name: str = "evolving-attention textnet evaluate"
-) -> None:
-    """Parse the words of the command line and evaluate."""
-    groups = [(arguments.EvaluateArguments, "Model"), _DATA]
-    first = ("model_dir", "dataset", "data_dir", "part", "test_file")
-    texts = {"train_file": "", "validation_file": "", "test_file": _TEST_FILE}
-    run_command(words, name, groups, _EVALUATE, _evaluate, first, texts=texts)
-
-
 def _evaluate(fitted: Any, data: arguments.TextDataArguments) -> dict[str, Any]:
     for name in ("train_file", "validation_file"):
         if getattr(data, name) is not None:
@@ -328,6 +300,19 @@ def _evaluate(fitted: Any, data: arguments.TextDataArguments) -> dict[str, Any]:
         results["loss"] = float(-np.log(np.maximum(right, 1e-300)).mean())
     results["samples"] = len(rows)
     return results
+
+
+EVALUATE = of_groups(
+    [(arguments.EvaluateArguments, "Model"), _DATA],
+    _evaluate,
+    """Evaluate a trained net: accuracy, and the loss of a text.
+
+    Example: evolving-attention textnet evaluate --model_dir out/sst5 --dataset
+    sst5 --data_dir SST-5
+    """,
+    ("model_dir", "dataset", "data_dir", "part", "test_file"),
+    texts={"train_file": "", "validation_file": "", "test_file": _TEST_FILE},
+)
 
 
 def _load(fitted: Any) -> tuple[Any, Any]:
@@ -370,15 +355,6 @@ def _chances(net: Any, tokenizer: Any, rows: Any, fitted: Any) -> np.ndarray:
 # ---------------------------------------------------------------------------- predict
 
 
-def predict(
-    words: Sequence[str], name: str = "evolving-attention textnet predict"
-) -> None:
-    """Parse the words of the command line and predict."""
-    groups = [(arguments.PredictArguments, "Model and texts")]
-    first = ("model_dir", "input_file", "output_file")
-    run_command(words, name, groups, _PREDICT, _predict, first)
-
-
 def _predict(fitted: Any) -> dict[str, Any]:
     net, tokenizer = _load(fitted)
     path = Path(fitted.output_file)
@@ -397,3 +373,15 @@ def _predict(fitted: Any) -> dict[str, Any]:
         counts = {f"texts of {n}": int((found == i).sum()) for i, n in enumerate(names)}
     durable.write_bytes(path, ("\n".join(lines) + "\n").encode("utf-8"))
     return {"file": str(path), "texts": len(rows), **counts}
+
+
+PREDICT = of_groups(
+    [(arguments.PredictArguments, "Model and texts")],
+    _predict,
+    """Predict the classes of a file's texts, into a .tsv file.
+
+    Example: evolving-attention textnet predict --model_dir out/sst5 --input_file
+    reviews.csv --output_file classes.tsv
+    """,
+    ("model_dir", "input_file", "output_file"),
+)

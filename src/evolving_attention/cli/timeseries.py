@@ -6,16 +6,15 @@ import csv
 import io
 import logging
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from evolving_attention import durable
 from evolving_attention.cli import timeseries_arguments as arguments
 from evolving_attention.cli.attention_arguments import refuse_input
-from evolving_attention.cli.commands import run_command, run_groups
+from evolving_attention.cli.commands import of_groups
 from evolving_attention.cli.common import fit, interrupted
-from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat_results import (
     RESULTS,
     RUN,
@@ -37,14 +36,7 @@ from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError, DataError, Interrupted
 from evolving_attention.training.interrupts import InterruptGuard
 
-__all__ = [
-    "evaluate",
-    "predict",
-    "pretrain",
-    "train",
-    "train_fields",
-    "train_results",
-]
+__all__ = ["EVALUATE", "PREDICT", "PRETRAIN", "TRAIN"]
 
 _LOGGER = logging.getLogger("evolving_attention")
 
@@ -55,7 +47,6 @@ _MODEL = [
 _DATA = (arguments.SeriesDataArguments, "Data")
 _TABLES = (arguments.TableArguments, "Tables")
 _TRAINING = (arguments.SeriesTrainingArguments, "Training")
-_TRAIN = [_DATA, _TABLES, *_MODEL, _TRAINING]
 _RECORDED = ("seed", "best_epoch", "epochs", "fit_seconds")  # numbers of a run's record
 
 
@@ -122,32 +113,6 @@ def _make_folder(folder: Path) -> Path:
 # ------------------------------------------------------------------------------ train
 
 
-def train(
-    words: Sequence[str], name: str = "evolving-attention timeseries train"
-) -> None:
-    """Parse the words of the command line and train."""
-    help = """Train on labelled time series, once per seed, and test if there is a
-    test set.
-
-    A seed that is already in the folder with the same options is not trained again.
-    Ctrl-C ends training and saves the best epoch so far.
-
-    Example: evolving-attention timeseries train --dataset JapaneseVowels --seeds 1 2 3
-    --output_dir out/vowels
-    """
-    run_command(words, name, _TRAIN, help, _train)
-
-
-def train_fields() -> Fields:
-    """Returns all options of the command train."""
-    return Fields(_TRAIN)
-
-
-def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
-    """Trains once per seed with the given options; others keep their defaults."""
-    return run_groups(train_fields(), _TRAIN, given, _train)
-
-
 def _train(
     data: Any, tables: Any, model: Any, attention: Any, training: Any
 ) -> dict[str, Any]:
@@ -194,6 +159,21 @@ def _train(
     results = collected(runs, table(runs), training.compare)
     durable.write_json(root / RESULTS, plain(results))
     return results
+
+
+TRAIN = of_groups(
+    [_DATA, _TABLES, *_MODEL, _TRAINING],
+    _train,
+    """Train on labelled time series, once per seed, and test if there is a
+    test set.
+
+    A seed that is already in the folder with the same options is not trained again.
+    Ctrl-C ends training and saves the best epoch so far.
+
+    Example: evolving-attention timeseries train --dataset JapaneseVowels --seeds 1 2 3
+    --output_dir out/vowels
+    """,
+)
 
 
 def _pretrained_length(folder: str) -> int:
@@ -313,20 +293,6 @@ def _save(
 # --------------------------------------------------------------------------- evaluate
 
 
-def evaluate(
-    words: Sequence[str], name: str = "evolving-attention timeseries evaluate"
-) -> None:
-    """Parse the words of the command line and evaluate."""
-    help = """Test a fitted estimator on a .ts or table file, or on a data set's test
-    part.
-
-    Example: evolving-attention timeseries evaluate --model_dir out/vowels/seed-1
-    --dataset JapaneseVowels
-    """
-    groups = [(arguments.EvaluateArguments, "Model"), _DATA, _TABLES]
-    run_command(words, name, groups, help, _evaluate)
-
-
 def _evaluate(model: Any, data: Any, tables: Any) -> dict[str, Any]:
     refuse_input("predictions", model.predictions, test_file=data.test_file)
     estimator = load_estimator(Path(model.model_dir), model.device)
@@ -349,6 +315,18 @@ def _evaluate(model: Any, data: Any, tables: Any) -> dict[str, Any]:
     return results
 
 
+EVALUATE = of_groups(
+    [(arguments.EvaluateArguments, "Model"), _DATA, _TABLES],
+    _evaluate,
+    """Test a fitted estimator on a .ts or table file, or on a data set's test
+    part.
+
+    Example: evolving-attention timeseries evaluate --model_dir out/vowels/seed-1
+    --dataset JapaneseVowels
+    """,
+)
+
+
 def _write_table(file: str, header: list[str], rows: list[list[Any]]) -> None:
     """Write a .csv file."""
     text = io.StringIO(newline="")
@@ -368,22 +346,6 @@ def load_estimator(folder: Path, device: str = "cpu") -> Any:
 
 
 # ---------------------------------------------------------------------------- predict
-
-
-def predict(
-    words: Sequence[str], name: str = "evolving-attention timeseries predict"
-) -> None:
-    """Parse the words of the command line and predict."""
-    help = """Predict series of a file, which needs no targets, and write a .csv file.
-
-    Each line has the series' id, or its index from 0, the prediction, and for labels
-    the probability of each.
-
-    Example: evolving-attention timeseries predict --model_dir out/vowels/seed-1
-    --input_file new.csv --output_file predictions.csv
-    """
-    groups = [(arguments.PredictArguments, "Model"), _TABLES]
-    run_command(words, name, groups, help, _predict)
 
 
 def _predict(model: Any, tables: Any) -> dict[str, Any]:
@@ -415,22 +377,21 @@ def _predict(model: Any, tables: Any) -> dict[str, Any]:
     }
 
 
+PREDICT = of_groups(
+    [(arguments.PredictArguments, "Model"), _TABLES],
+    _predict,
+    """Predict series of a file, which needs no targets, and write a .csv file.
+
+    Each line has the series' id, or its index from 0, the prediction, and for labels
+    the probability of each.
+
+    Example: evolving-attention timeseries predict --model_dir out/vowels/seed-1
+    --input_file new.csv --output_file predictions.csv
+    """,
+)
+
+
 # --------------------------------------------------------------------------- pretrain
-
-
-def pretrain(
-    words: Sequence[str], name: str = "evolving-attention timeseries pretrain"
-) -> None:
-    """Parse the words of the command line and pre-train."""
-    help = """Pre-train on series without their labels: hide spans, predict them.
-
-    Pass the folder to `timeseries train` as --pretrained.
-
-    Example: evolving-attention timeseries pretrain --dataset JapaneseVowels
-    --output_dir out/vowels-pre
-    """
-    groups = [_DATA, _TABLES, *_MODEL, (arguments.MaskArguments, "Masks"), _TRAINING]
-    run_command(words, name, groups, help, _pretrain)
 
 
 def _is_whole(file: Path) -> bool:
@@ -481,6 +442,19 @@ def _pretrain(
     if several:
         durable.write_json(root / RESULTS, plain(results))
     return results
+
+
+PRETRAIN = of_groups(
+    [_DATA, _TABLES, *_MODEL, (arguments.MaskArguments, "Masks"), _TRAINING],
+    _pretrain,
+    """Pre-train on series without their labels: hide spans, predict them.
+
+    Pass the folder to `timeseries train` as --pretrained.
+
+    Example: evolving-attention timeseries pretrain --dataset JapaneseVowels
+    --output_dir out/vowels-pre
+    """,
+)
 
 
 def _one_pretraining(

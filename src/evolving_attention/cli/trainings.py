@@ -6,61 +6,43 @@ To add a command, add a line to :data:`COMMANDS`.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from evolving_attention.cli.options import Fields
+from evolving_attention.cli.commands import Command
 
-__all__ = ["COMMANDS", "Command", "Training", "training"]
+__all__ = ["COMMANDS", "Training", "training"]
 
 
-class Command(NamedTuple):
-    """Location of a command's code, and its defaults in a sweep.
+class Training(NamedTuple):
+    """Location of a training command, and its defaults in a sweep.
 
     Attributes:
-        module: its module in ``evolving_attention.cli``.
-        fields: function that returns its options.
-        results: function that runs it.
+        module: the module in ``evolving_attention.cli`` that has it as ``TRAIN``.
         loss: its loss on the validation set, which a sweep minimizes by default.
         settings: options that a sweep adds if they are not given.
     """
 
     module: str
-    fields: str = "train_fields"
-    results: str = "train_results"
     loss: str = "eval_loss"
     settings: Mapping[str, Any] = MappingProxyType({})
 
 
-COMMANDS: dict[str, Command] = {
-    "glue": Command(
-        "glue", "fields", "results", settings={"do_train": True, "do_eval": True}
-    ),
-    "timeseries train": Command("timeseries", loss="validation_loss"),
-    "translate train": Command("translate", loss="best_eval_loss"),
-    "squad train": Command("squad", "fields"),
-    "textnet train": Command("textnet"),
-    "pretrain": Command("pretrain"),
-    "image train": Command("images", loss="validation_loss"),
-    "graph train": Command("graph", loss="validation_loss"),
+COMMANDS: dict[str, Training] = {
+    "glue": Training("glue", settings={"do_train": True, "do_eval": True}),
+    "timeseries train": Training("timeseries", loss="validation_loss"),
+    "translate train": Training("translate", loss="best_eval_loss"),
+    "squad train": Training("squad"),
+    "textnet train": Training("textnet"),
+    "pretrain": Training("pretrain"),
+    "image train": Training("images", loss="validation_loss"),
+    "graph train": Training("graph", loss="validation_loss"),
 }
 
 
-class Training(NamedTuple):
-    """Options and entry point of a training command.
-
-    Attributes:
-        fields: its options.
-        results: runs the command with the given options, and returns its results.
-    """
-
-    fields: Fields
-    results: Callable[[dict[str, Any]], dict[str, Any] | None]
-
-
-def training(name: str) -> Training:
+def training(name: str) -> Command:
     """Imports and returns the command of this name."""
-    command = COMMANDS[name]
-    found = importlib.import_module(f"evolving_attention.cli.{command.module}")
-    return Training(getattr(found, command.fields)(), getattr(found, command.results))
+    module = f"evolving_attention.cli.{COMMANDS[name].module}"
+    found: Command = importlib.import_module(module).TRAIN
+    return found

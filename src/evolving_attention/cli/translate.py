@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +11,19 @@ from evolving_attention import distributed
 from evolving_attention.cli import paper_settings
 from evolving_attention.cli import translate_arguments as arguments
 from evolving_attention.cli.attention_arguments import refuse
-from evolving_attention.cli.commands import run_command, run_groups, settle_saving
+from evolving_attention.cli.commands import of_groups, settle_saving
 from evolving_attention.cli.common import set_up_logging
-from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat import Once
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.timeseries_results import align
 from evolving_attention.cli.token_speed import TokensPerSecond
+from evolving_attention.cli.translate_generate import GENERATE
 from evolving_attention.errors import ConfigError, Interrupted
 from evolving_attention.training.argument_rules import parse_json_object
 
-__all__ = ["average", "score", "train", "train_fields", "train_results"]
+__all__ = ["AVERAGE", "GENERATE", "SCORE", "TRAIN"]
 
 _LOGGER = logging.getLogger("evolving_attention")
-_SEARCH = (arguments.SearchArguments, "Model and search")
-_TRAINING = [
-    (arguments.PairArguments, "Data"),
-    (arguments.TranslationModelArguments, "Model"),
-    (RepeatArguments, "Training"),
-    (arguments.TranslationTrainingArguments, "Training"),
-]
 _MOST_USED = (
     "source_file",
     "target_file",
@@ -49,33 +41,6 @@ _MOST_USED = (
 
 
 # ------------------------------------------------------------------------------ train
-
-
-def train(
-    words: Sequence[str], name: str = "evolving-attention translate train"
-) -> None:
-    """Parse the words of the command line and train."""
-    help = """Train a translation model on two files of sentences, line by line.
-
-    Trains a byte-level BPE on both files, then the model. The same command goes on
-    after an interruption. The folder holds the model of the lowest validation loss (or
-    the last one), the tokenizer and the checkpoints.
-
-    Example: evolving-attention translate train --source_file train.en.gz --target_file
-    train.de.gz --eval_source_file val.en --eval_target_file val.de
-    --output_dir out/en-de
-    """
-    run_command(words, name, _TRAINING, help, _train, _MOST_USED, _settled)
-
-
-def train_fields() -> Fields:
-    """Returns all options of the command train."""
-    return Fields(_TRAINING, first=_MOST_USED)
-
-
-def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
-    """Train once, or once per seed; options that are not given keep their defaults."""
-    return run_groups(train_fields(), _TRAINING, given, _train, _settled)
 
 
 def _settled(given: dict[str, Any]) -> dict[str, Any]:
@@ -178,6 +143,29 @@ def _train(pairs: Any, model_args: Any, args: Any, once: Once) -> dict[str, Any]
     return {**results, "table": _table(results)}
 
 
+TRAIN = of_groups(
+    [
+        (arguments.PairArguments, "Data"),
+        (arguments.TranslationModelArguments, "Model"),
+        (RepeatArguments, "Training"),
+        (arguments.TranslationTrainingArguments, "Training"),
+    ],
+    _train,
+    """Train a translation model on two files of sentences, line by line.
+
+    Trains a byte-level BPE on both files, then the model. The same command goes on
+    after an interruption. The folder holds the model of the lowest validation loss (or
+    the last one), the tokenizer and the checkpoints.
+
+    Example: evolving-attention translate train --source_file train.en.gz --target_file
+    train.de.gz --eval_source_file val.en --eval_target_file val.de
+    --output_dir out/en-de
+    """,
+    _MOST_USED,
+    _settled,
+)
+
+
 def _text(pairs: Any) -> tuple[Any, Any, Any]:
     """Returns training pairs, validation pairs or None, and a new tokenizer."""
     from evolving_attention.data.parallel_files import read_parallel
@@ -209,23 +197,6 @@ def _table(results: dict[str, Any]) -> str:
 
 
 # ------------------------------------------------------------------------------ score
-
-
-def score(
-    words: Sequence[str], name: str = "evolving-attention translate score"
-) -> None:
-    """Parse the words of the command line and score."""
-    help = """Score translations by BLEU and chrF (sacrebleu), with their signatures.
-
-    With --model_dir and --source_file it translates first, and also reports the loss of
-    a token of --target_file, without label smoothing. With --baseline_file it compares
-    with another system, by 1000 bootstrap samples of the lines (Koehn, 2004).
-
-    Example: evolving-attention translate score --model_dir out/en-de --source_file
-    test.en --target_file test.de
-    """
-    groups = [(arguments.ScoreArguments, "Data"), _SEARCH]
-    run_command(words, name, groups, help, _score)
 
 
 def _score(files: Any, search: Any) -> dict[str, Any]:
@@ -279,20 +250,25 @@ def _score(files: Any, search: Any) -> dict[str, Any]:
     return {**results, "sentences": len(hypotheses), "table": _table(results)}
 
 
+SCORE = of_groups(
+    [
+        (arguments.ScoreArguments, "Data"),
+        (arguments.SearchArguments, "Model and search"),
+    ],
+    _score,
+    """Score translations by BLEU and chrF (sacrebleu), with their signatures.
+
+    With --model_dir and --source_file it translates first, and also reports the loss of
+    a token of --target_file, without label smoothing. With --baseline_file it compares
+    with another system, by 1000 bootstrap samples of the lines (Koehn, 2004).
+
+    Example: evolving-attention translate score --model_dir out/en-de --source_file
+    test.en --target_file test.de
+    """,
+)
+
+
 # ---------------------------------------------------------------------------- average
-
-
-def average(
-    words: Sequence[str], name: str = "evolving-attention translate average"
-) -> None:
-    """Parse the words of the command line and average."""
-    help = """Average the weights of the last checkpoints of a run.
-
-    Example: evolving-attention translate average --model_dir out/en-de --last 10
-    --output_dir out/en-de/average
-    """
-    groups = [(arguments.AverageArguments, "Checkpoints")]
-    run_command(words, name, groups, help, _average)
 
 
 def _average(files: Any) -> dict[str, Any]:
@@ -306,3 +282,14 @@ def _average(files: Any) -> dict[str, Any]:
     results = {"model": files.output_dir, "averaged": [path.name for path in paths]}
     lines = [["model", files.output_dir], ["averaged", ", ".join(results["averaged"])]]
     return {**results, "table": align(lines)}
+
+
+AVERAGE = of_groups(
+    [(arguments.AverageArguments, "Checkpoints")],
+    _average,
+    """Average the weights of the last checkpoints of a run.
+
+    Example: evolving-attention translate average --model_dir out/en-de --last 10
+    --output_dir out/en-de/average
+    """,
+)

@@ -5,39 +5,20 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
 from evolving_attention.cli import translate_arguments as arguments
-from evolving_attention.cli.commands import run_command
+from evolving_attention.cli.commands import of_groups
 from evolving_attention.cli.common import note
 from evolving_attention.cli.translate_output import Output
 from evolving_attention.errors import DataError, Interrupted
 
-__all__ = ["generate"]
+__all__ = ["GENERATE"]
 
 CHUNK = 1000  # lines that are sorted by length and translated before they are written
 _SECONDS = 5.0  # between two lines of progress
-
-
-def generate(
-    words: Sequence[str], name: str = "evolving-attention translate generate"
-) -> None:
-    """Parse the words of the command line and translate."""
-    help = """Translate lines from a file or stdin to a file or stdout.
-
-    Line i of the output belongs to line i of the input; an empty line stays empty. With
-    --num_return_sequences n, n lines belong to each line of the input.
-
-    Example: evolving-attention translate generate --model_dir out/en-de --input_file
-    test.en --output_file test.out.de
-    """
-    groups = [
-        (arguments.GenerateArguments, "Data"),
-        (arguments.SearchArguments, "Model and search"),
-    ]
-    run_command(words, name, groups, help, _generate)
 
 
 def _generate(files: Any, search: Any) -> None:
@@ -79,6 +60,23 @@ def _generate(files: Any, search: Any) -> None:
         except KeyboardInterrupt as error:
             raise _interrupted(files, progress.done) from error
     progress.end()
+
+
+GENERATE = of_groups(
+    [
+        (arguments.GenerateArguments, "Data"),
+        (arguments.SearchArguments, "Model and search"),
+    ],
+    _generate,
+    """Translate lines from a file or stdin to a file or stdout.
+
+    Line i of the output belongs to line i of the input; an empty line stays empty. With
+    --num_return_sequences n, n lines belong to each line of the input.
+
+    Example: evolving-attention translate generate --model_dir out/en-de --input_file
+    test.en --output_file test.out.de
+    """,
+)
 
 
 def _too_few(file: str, found: int, source: str, lines: int) -> DataError:

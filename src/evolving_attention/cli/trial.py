@@ -50,9 +50,9 @@ def main() -> int:
 def _run(command: str, given: dict[str, Any]) -> dict[str, Any]:
     from evolving_attention.training.state import plain
 
-    options, run = training(command)
-    with in_flags(options.options):
-        results = run(given) or {}
+    chosen = training(command)
+    with in_flags(chosen.fields().options):
+        results = chosen.results(given) or {}
     return {"results": plain({k: v for k, v in results.items() if k != "table"})}
 
 
