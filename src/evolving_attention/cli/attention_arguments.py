@@ -14,7 +14,16 @@ from evolving_attention.field_types import check_fields
 if TYPE_CHECKING:
     from evolving_attention.attention import Evolve
 
-__all__ = ["KINDS", "AttentionOptions", "needs", "option", "refuse", "refuse_input"]
+__all__ = [
+    "KINDS",
+    "AttentionOptions",
+    "needs",
+    "option",
+    "refuse",
+    "refuse_below",
+    "refuse_input",
+    "refuse_missing",
+]
 
 _DECLARED = _core.attention_kinds()["evolve"]
 KINDS = ", ".join(_DECLARED)  # for help texts
@@ -29,6 +38,29 @@ def refuse(name: str, value: Any, expected: str, fix: str) -> ConfigError:
     """Returns the error for an option that cannot be used; "" is a flag's value."""
     given = f"--{name}" if value == "" else f"--{name} {value}"
     return ConfigError(f"{given}: expected {expected}; {fix}")
+
+
+def refuse_missing(options: Any, **expected: str) -> None:
+    """Refuse options without a value; ``expected`` describes each.
+
+    Raises:
+        ConfigError: an option is not given, or empty.
+    """
+    for name, what in expected.items():
+        if not getattr(options, name):
+            raise ConfigError(f"--{name} is missing: expected {what}; add it")
+
+
+def refuse_below(least: int, options: Any, *names: str, fix: str) -> None:
+    """Refuse numbers below ``least``; None is allowed.
+
+    Raises:
+        ConfigError: a number is too low.
+    """
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise refuse(name, value, f"{least} or more", fix)
 
 
 def needs(options: Any, name: str, other: str) -> None:

@@ -16,6 +16,7 @@ from evolving_attention.cli.attention_arguments import (
     needs,
     option,
     refuse,
+    refuse_below,
 )
 from evolving_attention.data.report import BAD_ROWS
 from evolving_attention.errors import ConfigError
@@ -118,9 +119,7 @@ class TuningArguments:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        patience = self.early_stopping_patience
-        if patience is not None and patience < 1:
-            raise refuse("early_stopping_patience", patience, "1 or more", "3 is usual")
+        refuse_below(1, self, "early_stopping_patience", fix="3 is usual")
 
     def settle(self, training: dict[str, Any]) -> None:
         """Set the metric for early stopping in the training options.
@@ -237,14 +236,9 @@ class DataTrainingArguments:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.max_seq_length < 3:
-            raise refuse(
-                "max_seq_length", self.max_seq_length, "3 or more", "128 is usual"
-            )
-        for name in ("max_train_samples", "max_eval_samples", "max_predict_samples"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise refuse(name, value, "1 or more", "leave it out to use all rows")
+        refuse_below(3, self, "max_seq_length", fix="128 is usual")
+        limits = ("max_train_samples", "max_eval_samples", "max_predict_samples")
+        refuse_below(1, self, *limits, fix="leave it out to use all rows")
         files = [self.train_file, self.validation_file, self.test_file]
         given = [path for path in files if path]
         sources = [bool(self.task_name), bool(self.dataset_name), bool(given)]

@@ -11,6 +11,7 @@ from evolving_attention.cli.attention_arguments import (
     AttentionOptions,
     option,
     refuse,
+    refuse_missing,
 )
 from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError
@@ -44,10 +45,7 @@ class GraphDataArguments:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.data_file is None:
-            raise ConfigError(
-                "--data_file is missing: expected a .npz file of a graph; add it"
-            )
+        refuse_missing(self, data_file="a .npz file of a graph")
 
 
 @dataclass
@@ -120,10 +118,7 @@ class GraphTrainingArguments:
     def __post_init__(self) -> None:
         check_fields(self)
         resolve_device(self.device)
-        if self.output_dir is None:
-            raise ConfigError(
-                "--output_dir is missing: expected a folder for the classifier; add it"
-            )
+        refuse_missing(self, output_dir="a folder for the classifier")
         if self.verbose is None:
             self.verbose = 50 if sys.stderr.isatty() else 0
 
@@ -142,11 +137,7 @@ class _Fitted:
             fix = "leave it out: it is the earlier name"
             raise refuse("model", self.model, "no --model_dir with it", fix)
         self.model_dir = self.model_dir or self.model
-        if self.model_dir is None:
-            raise ConfigError(
-                "--model_dir is missing: expected the folder that graph train wrote; "
-                "add it"
-            )
+        refuse_missing(self, model_dir="the folder that graph train wrote")
 
 
 @dataclass
@@ -173,7 +164,4 @@ class GraphPredictArguments(_Fitted):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.output_file is None:
-            raise ConfigError(
-                "--output_file is missing: expected the .csv file to write; add it"
-            )
+        refuse_missing(self, output_file="the .csv file to write")

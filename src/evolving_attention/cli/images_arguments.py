@@ -12,9 +12,9 @@ from evolving_attention.cli.attention_arguments import (
     option,
     refuse,
     refuse_input,
+    refuse_missing,
 )
 from evolving_attention.device_names import resolve_device
-from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
 from evolving_attention.training.argument_rules import parse_json_object
 
@@ -35,13 +35,6 @@ _DATA = (
     "A folder with a folder of pictures for each class, or an .npz file with X and y"
 )
 _COMMAND = ("output_dir", "overwrite_output_dir", "seed", "num_threads", "json")
-
-
-def _need(options: Any, **needed: str) -> None:
-    """Refuse missing options; each error describes the option."""
-    for name, what in needed.items():
-        if not getattr(options, name):
-            raise ConfigError(f"--{name} is missing: expected {what}; add it")
 
 
 def _read_objects(options: Any, *names: str) -> None:
@@ -66,7 +59,7 @@ class ImageDataArguments:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _need(self, train_dir="a folder of classes, such as photos/train")
+        refuse_missing(self, train_dir="a folder of classes, such as photos/train")
 
 
 @dataclass
@@ -179,7 +172,7 @@ class ImageTrainingArguments:
     def __post_init__(self) -> None:
         check_fields(self)
         _read_objects(self, "optimizer_options", "lr_schedule_options")
-        _need(self, output_dir="a folder for the model, such as out/vit")
+        refuse_missing(self, output_dir="a folder for the model, such as out/vit")
         if self.verbose is None:
             self.verbose = sys.stderr.isatty()
 
@@ -209,7 +202,7 @@ class EvaluateImageArguments:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _need(
+        refuse_missing(
             self,
             model_dir="the folder of a fitted classifier, such as out/vit",
             test_dir="a folder of classes, such as photos/test",
@@ -233,7 +226,7 @@ class PredictImageArguments:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _need(
+        refuse_missing(
             self,
             model_dir="the folder of a fitted classifier, such as out/vit",
             input_dir="a folder of pictures",

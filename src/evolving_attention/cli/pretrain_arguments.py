@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evolving_attention.cli.attention_arguments import option, refuse
+from evolving_attention.cli.attention_arguments import option, refuse, refuse_missing
 from evolving_attention.cli.model_options import refuse_own_keys
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
@@ -68,11 +68,8 @@ class CorpusArguments:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if not self.train_file:
-            raise ConfigError(
-                "--train_file is missing: expected text files or folders of them, such "
-                "as corpus.txt or corpus.txt.gz; add it"
-            )
+        example = "such as corpus.txt or corpus.txt.gz"
+        refuse_missing(self, train_file=f"text files or folders of them, {example}")
         percent = self.validation_split_percentage
         if not 0 <= percent < 100:
             raise refuse(

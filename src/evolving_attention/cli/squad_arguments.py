@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evolving_attention.cli.attention_arguments import needs, option, refuse
+from evolving_attention.cli.attention_arguments import (
+    needs,
+    option,
+    refuse,
+    refuse_below,
+)
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
 
@@ -56,10 +61,7 @@ class QuestionArguments:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.max_seq_length < 8:
-            raise refuse(
-                "max_seq_length", self.max_seq_length, "8 or more", "384 is usual"
-            )
+        refuse_below(8, self, "max_seq_length", fix="384 is usual")
         if self.preprocessing_num_workers is not None:
             raise refuse(
                 "preprocessing_num_workers",
@@ -75,10 +77,8 @@ class QuestionArguments:
                 f"0 to {self.max_seq_length - 1}, less than --max_seq_length",
                 "128 is usual",
             )
-        for name in ("max_train_samples", "max_eval_samples", "max_predict_samples"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise refuse(name, value, "1 or more", "leave it out to use all")
+        limits = ("max_train_samples", "max_eval_samples", "max_predict_samples")
+        refuse_below(1, self, *limits, fix="leave it out to use all")
         files = {name: getattr(self, name) for name in _FILES if getattr(self, name)}
         if self.dataset_name and files:
             raise ConfigError(
@@ -108,10 +108,8 @@ class AnswerArguments:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name in ("n_best_size", "max_answer_length"):
-            value = getattr(self, name)
-            if value < 1:
-                raise refuse(name, value, "1 or more", "20 or 30 is usual")
+        names = ("n_best_size", "max_answer_length")
+        refuse_below(1, self, *names, fix="20 or 30 is usual")
         if not self.version_2_with_negative and self.null_score_diff_threshold:
             raise refuse(
                 "null_score_diff_threshold",

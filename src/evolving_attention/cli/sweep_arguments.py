@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from evolving_attention.cli.attention_arguments import option, refuse
+from evolving_attention.cli.attention_arguments import option, refuse_below
 from evolving_attention.cli.search_spaces import SPACES
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
@@ -67,10 +67,8 @@ class SweepArguments:
                 "--output_dir is missing: expected a folder for the trials and the "
                 "study; add --output_dir out/sweep before the command"
             )
-        for name, least in (("n_trials", 1), ("workers", 1), ("retries", 0)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise refuse(name, value, f"{least} or more", "leave it out")
+        refuse_below(1, self, "n_trials", "workers", fix="leave it out")
+        refuse_below(0, self, "retries", fix="leave it out")
 
     @property
     def searched(self) -> list[str]:

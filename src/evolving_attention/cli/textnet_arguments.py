@@ -15,7 +15,9 @@ from evolving_attention.cli.attention_arguments import (
     AttentionOptions,
     option,
     refuse,
+    refuse_below,
     refuse_input,
+    refuse_missing,
 )
 from evolving_attention.cli.model_options import read_model_options
 from evolving_attention.data.records import SUFFIXES
@@ -123,10 +125,8 @@ class TextDataArguments:
             for name in ("train_file", "validation_file", "test_file")
             if getattr(self, name) is not None
         }
-        for name in ("max_train_samples", "max_eval_samples"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise refuse(name, value, "1 or more", "leave it out to use all rows")
+        fix = "leave it out to use all rows"
+        refuse_below(1, self, "max_train_samples", "max_eval_samples", fix=fix)
         if self.dataset is None:
             self._check_files(files)
             return
@@ -142,11 +142,8 @@ class TextDataArguments:
         if generated and self.data_dir is not None:
             fix = "leave it out: the sentences are generated"
             raise refuse("data_dir", self.data_dir, "sst5 or snli with it", fix)
-        if not generated and self.data_dir is None:
-            raise ConfigError(
-                f"--data_dir is missing: expected the folder of {self.dataset}'s "
-                "files; add it"
-            )
+        if not generated:
+            refuse_missing(self, data_dir=f"the folder of {self.dataset}'s files")
 
     def _check_files(self, files: dict[str, str]) -> None:
         if not files:
@@ -245,9 +242,7 @@ class TextNetModelArguments:
         if self.model not in MODELS:
             known = ", ".join(MODELS)
             raise refuse("model", self.model, f"one of {known}", "choose one")
-        if self.max_seq_length < 1:
-            given = self.max_seq_length
-            raise refuse("max_seq_length", given, "1 or more", "64 is usual")
+        refuse_below(1, self, "max_seq_length", fix="64 is usual")
         example = '{"hidden_size": 384}'
         self.model_options = read_model_options(self, example, _OURS, _FLAGS)
 
@@ -335,13 +330,9 @@ class _Fitted:
     def __post_init__(self) -> None:
         check_fields(self)
         resolve_device(self.device)
-        if not self.model_dir:
-            raise ConfigError(
-                "--model_dir is missing: expected the folder that textnet train wrote, "
-                "such as out/sst5; add it"
-            )
-        if self.batch_size < 1:
-            raise refuse("batch_size", self.batch_size, "1 or more", "64 is usual")
+        expected = "the folder that textnet train wrote, such as out/sst5"
+        refuse_missing(self, model_dir=expected)
+        refuse_below(1, self, "batch_size", fix="64 is usual")
 
 
 @dataclass
@@ -382,12 +373,11 @@ class PredictArguments(_Fitted):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, expected in (
-            ("input_file", "a csv, tsv or json file of texts"),
-            ("output_file", "the .tsv file to write"),
-        ):
-            if not getattr(self, name):
-                raise ConfigError(f"--{name} is missing: expected {expected}; add it")
+        refuse_missing(
+            self,
+            input_file="a csv, tsv or json file of texts",
+            output_file="the .tsv file to write",
+        )
         refuse_input("output_file", self.output_file, input_file=self.input_file)
 
     def data(self) -> TextDataArguments:

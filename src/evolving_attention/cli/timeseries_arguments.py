@@ -12,6 +12,7 @@ from evolving_attention.cli.attention_arguments import (
     option,
     refuse,
     refuse_input,
+    refuse_missing,
 )
 from evolving_attention.cli.repeat_arguments import COMPARE, seed_numbers
 from evolving_attention.data.series_lengths import LONGER
@@ -30,7 +31,7 @@ __all__ = [
     "TableArguments",
 ]
 
-
+_FITTED = "the folder of a fitted estimator, such as out/series/seed-1"
 _DEVICE = (
     "Where the model computes: cpu, auto (the first GPU, else the CPU), or a name that "
     "evolving-attention doctor lists."
@@ -329,16 +330,12 @@ class PredictArguments:
     def __post_init__(self) -> None:
         check_fields(self)
         _check_longer(self.longer)
-        for name, what in (
-            (
-                "model_dir",
-                "the folder of a fitted estimator, such as out/series/seed-1",
-            ),
-            ("input_file", "a .ts or .csv file of series"),
-            ("output_file", "a .csv file to write"),
-        ):
-            if not getattr(self, name):
-                raise ConfigError(f"--{name} is missing: expected {what}; add it")
+        refuse_missing(
+            self,
+            model_dir=_FITTED,
+            input_file="a .ts or .csv file of series",
+            output_file="a .csv file to write",
+        )
         refuse_input("output_file", self.output_file, input_file=self.input_file)
 
 
@@ -362,11 +359,7 @@ class EvaluateArguments:
     def __post_init__(self) -> None:
         check_fields(self)
         _check_longer(self.longer)
-        if not self.model_dir:
-            raise ConfigError(
-                "--model_dir is missing: expected the folder of a fitted estimator, "
-                "such as out/series/seed-1; add it"
-            )
+        refuse_missing(self, model_dir=_FITTED)
 
 
 def _check_longer(value: str | None) -> None:

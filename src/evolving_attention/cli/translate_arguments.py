@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evolving_attention.cli.attention_arguments import option, refuse, refuse_input
+from evolving_attention.cli.attention_arguments import (
+    option,
+    refuse,
+    refuse_input,
+    refuse_missing,
+)
 from evolving_attention.cli.model_options import read_model_options
 from evolving_attention.data.parallel import LONGER
 from evolving_attention.device_names import resolve_device
-from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
 from evolving_attention.training.arguments import TrainingArguments
 
@@ -41,13 +45,6 @@ OFF_WITHOUT_EVALUATION: dict[str, tuple[Any, ...]] = {
 _Strategy = Literal["no", "steps", "epoch"]
 
 
-def _need(arguments: Any, **what: str) -> None:
-    """Refuse a missing option; ``what`` completes "expected …"."""
-    for name, expected in what.items():
-        if not getattr(arguments, name):
-            raise ConfigError(f"--{name} is missing: expected {expected}; add it")
-
-
 def _check_longer(value: str) -> None:
     if value not in LONGER:
         raise refuse("longer", value, f"one of {', '.join(LONGER)}", "choose one")
@@ -74,7 +71,7 @@ class PairArguments:
     def __post_init__(self) -> None:
         check_fields(self)
         _check_longer(self.longer)
-        _need(
+        refuse_missing(
             self,
             source_file="the sentences to train on, such as train.en or train.en.gz",
             target_file="their translations, such as train.de",
@@ -249,7 +246,7 @@ class SearchArguments:
         """
         from evolving_attention.pipelines.translator import Translator
 
-        _need(self, model_dir="a trained folder, such as out/en-de")
+        refuse_missing(self, model_dir="a trained folder, such as out/en-de")
         return Translator.from_pretrained(
             str(self.model_dir), device=resolve_device(self.device)
         )
@@ -318,7 +315,7 @@ class ScoreArguments:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _need(self, target_file="the right translations, such as test.de")
+        refuse_missing(self, target_file="the right translations, such as test.de")
 
 
 @dataclass
@@ -332,7 +329,7 @@ class AverageArguments:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _need(
+        refuse_missing(
             self,
             model_dir="the output folder of translate train",
             output_dir="a new folder, such as out/en-de/average",
