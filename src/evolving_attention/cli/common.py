@@ -35,6 +35,7 @@ __all__ = [
     "message",
     "note",
     "print_json",
+    "run_trainer",
     "save_fitted",
     "set_up_logging",
     "set_up_process",
@@ -199,6 +200,19 @@ def save_fitted(estimator: Any, folder: Path) -> None:
         raise interrupted(estimator.interrupted_, folder, *done)
 
 
+def run_trainer(trainer: Any, checkpoint: bool | str | None) -> dict[str, Any]:
+    """Train from the beginning or from a checkpoint, and return the metrics.
+
+    Raises:
+        Interrupted: a signal came; the message says how to continue.
+    """
+    try:
+        return dict(trainer.train(resume_from_checkpoint=checkpoint).metrics)
+    except errors.Interrupted as error:
+        hint = f"{error}, or run the same command again"
+        raise errors.Interrupted(hint, error.signal_number) from error
+
+
 def _silence_stdout() -> None:
     """Prevent Python from reporting the broken pipe again at exit."""
     with contextlib.suppress(OSError, ValueError):
@@ -269,7 +283,12 @@ def _log_warning(
 
 
 def set_up_logging(level: str = "passive") -> None:
-    """Show the package's log messages on stderr, once."""
+    """Show the package's log messages on stderr, once.
+
+    ``passive``: all messages, and of processes after the first only warnings.
+    """
+    from evolving_attention import distributed
+
     logger = logging.getLogger("evolving_attention")
     if not logger.handlers:
         to_stderr = logging.StreamHandler()
@@ -279,4 +298,6 @@ def set_up_logging(level: str = "passive") -> None:
     for handler in logger.handlers:
         if type(handler) is logging.StreamHandler:
             handler.stream = sys.stderr  # stderr may have been replaced since
-    logger.setLevel("INFO" if level == "passive" else level.upper())
+    if level == "passive":
+        level = "info" if distributed.is_first() else "warning"
+    logger.setLevel(level.upper())

@@ -10,16 +10,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from evolving_attention.cli.common import run_trainer
 from evolving_attention.cli.glue_arguments import ModelArguments, TuningArguments
 from evolving_attention.cli.repeat import Once
-from evolving_attention.errors import CheckpointError, ConfigError, Interrupted
+from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.refused_arguments import REFUSED, on_the_command_line
 
 __all__ = [
     "FineTuning",
     "TrainedRun",
+    "accuracy",
     "base_config",
+    "mean_squared_error",
     "refuse_known",
     "set_up_hub",
 ]
@@ -50,6 +55,18 @@ def base_config(model_args: ModelArguments) -> dict[str, Any]:
     return load_config(
         resolve(model_args.config_name or str(model_args.model_name_or_path))
     )
+
+
+def accuracy(prediction: Any) -> dict[str, float]:
+    """Returns the share of right classes, for a Trainer."""
+    logits, labels = np.asarray(prediction[0]), np.asarray(prediction[1])
+    return {"accuracy": float((logits.argmax(axis=1) == labels).mean())}
+
+
+def mean_squared_error(prediction: Any) -> dict[str, float]:
+    """Returns the mean squared error, for a Trainer."""
+    values, labels = np.asarray(prediction[0]), np.asarray(prediction[1])
+    return {"mse": float(((values.reshape(-1) - labels) ** 2).mean())}
 
 
 class TrainedRun:
@@ -92,12 +109,7 @@ class TrainedRun:
     def train(self, trainer: Any, last: str | None) -> None:
         """Train from the beginning or from a checkpoint, and save the model."""
         given = self.args.resume_from_checkpoint
-        checkpoint = last if given is None else given
-        try:
-            metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
-        except Interrupted as error:
-            hint = f"{error}, or run the same command again"
-            raise Interrupted(hint, error.signal_number) from error
+        metrics = run_trainer(trainer, last if given is None else given)
         metrics["train_samples"] = len(self.train_rows or ())
         trainer.save_model()
         self.report(trainer, "train", metrics)

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from evolving_attention import distributed
 from evolving_attention.cli import paper_settings
 from evolving_attention.cli.commands import Command
 from evolving_attention.cli.common import set_up_logging
@@ -117,8 +116,7 @@ def _one_run(given: dict[str, Any], once: Once) -> dict[str, Any]:
             )
         changes["classifier_hidden_size"] = attention.classifier_hidden_size
     args = TrainingArguments(**training)
-    quiet = not distributed.is_first() and args.log_level == "passive"
-    set_up_logging("warning" if quiet else args.log_level)
+    set_up_logging(args.log_level)
     parts = (model_args, attention, data_args, tuning)
     kind = TextRun if text_to_text else GlueRun
     return kind(*parts, args, base, changes, once).run()

@@ -24,6 +24,7 @@ from evolving_attention.field_types import PathText, check_fields
 
 __all__ = [
     "AttentionArguments",
+    "ColumnNames",
     "DataTrainingArguments",
     "ModelArguments",
     "TuningArguments",
@@ -176,8 +177,28 @@ class TuningArguments:
 _CLASSES = ("single_label_classification", "multi_label_classification")
 
 
+class ColumnNames:
+    """Reads the options of own files, which a command's dataclass declares."""
+
+    text_column_names: str | None
+    delimiter: str | None
+
+    @property
+    def separator(self) -> str:
+        """The separator character selected by ``delimiter``."""
+        names = {None: ",", "tab": "\t", "\\t": "\t"}
+        return names.get(self.delimiter, str(self.delimiter))
+
+    @property
+    def text_columns(self) -> list[str] | None:
+        """The names in ``text_column_names``."""
+        if self.text_column_names is None:
+            return None
+        return [name.strip() for name in self.text_column_names.split(",")]
+
+
 @dataclass
-class DataTrainingArguments:
+class DataTrainingArguments(ColumnNames):
     """The data sets, and the number of rows used of each."""
 
     task_name: str | None = option(
@@ -338,16 +359,3 @@ class DataTrainingArguments:
         if self.problem_type is None:
             return self.do_regression
         return self.problem_type == "regression"
-
-    @property
-    def separator(self) -> str:
-        """The separator character selected by ``delimiter``."""
-        names = {None: ",", "tab": "\t", "\\t": "\t"}
-        return names.get(self.delimiter, str(self.delimiter))
-
-    @property
-    def text_columns(self) -> list[str] | None:
-        """The names in ``text_column_names``."""
-        if self.text_column_names is None:
-            return None
-        return [name.strip() for name in self.text_column_names.split(",")]

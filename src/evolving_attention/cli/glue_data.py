@@ -10,7 +10,7 @@ from typing import Any
 from evolving_attention.cli.glue_arguments import DataTrainingArguments
 from evolving_attention.data.columns import Columns, dataset_columns
 from evolving_attention.data.glue import load
-from evolving_attention.data.glue_tasks import GlueTask, get_task
+from evolving_attention.data.glue_tasks import TASKS, GlueTask, get_task
 from evolving_attention.data.labels import KnownLabels, Labelled, known_labels
 from evolving_attention.data.rows import class_name, labels_told, load_file
 from evolving_attention.data.table import TableDataset
@@ -20,7 +20,7 @@ from evolving_attention.notices import say
 __all__ = ["RunData", "check_needs", "limited", "load_data", "with_label_ids"]
 
 _LOGGER = logging.getLogger("evolving_attention")
-_NINE = ("cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli")
+_NINE = sorted(TASKS.keys() - {"ax"})
 
 
 @dataclass

@@ -11,7 +11,11 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.cli import glue_data, glue_results
-from evolving_attention.cli.fine_tuning import FineTuning
+from evolving_attention.cli.fine_tuning import (
+    FineTuning,
+    accuracy,
+    mean_squared_error,
+)
 from evolving_attention.cli.glue_arguments import (
     AttentionArguments,
     DataTrainingArguments,
@@ -185,7 +189,7 @@ class GlueRun(FineTuning):
             return compute_metrics(task.metrics, regression=task.is_regression)
         if self.data.several:
             return _several
-        return _mean_squared_error if self.data.is_regression else _accuracy
+        return mean_squared_error if self.data.is_regression else accuracy
 
     # ------------------------------------------------------------------------- steps
 
@@ -235,16 +239,6 @@ class GlueRun(FineTuning):
             text_to_text=self.text_to_text,
         )
         durable.write_bytes(folder / "README.md", card.encode("utf-8"))
-
-
-def _accuracy(prediction: Any) -> dict[str, float]:
-    logits, labels = np.asarray(prediction[0]), np.asarray(prediction[1])
-    return {"accuracy": float((logits.argmax(axis=1) == labels).mean())}
-
-
-def _mean_squared_error(prediction: Any) -> dict[str, float]:
-    values, labels = np.asarray(prediction[0]), np.asarray(prediction[1])
-    return {"mse": float(((values.reshape(-1) - labels) ** 2).mean())}
 
 
 def _several(prediction: Any) -> dict[str, float]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations
@@ -19,6 +17,7 @@ from evolving_attention.cli.commands import of_groups
 from evolving_attention.cli.common import fit, save_fitted
 from evolving_attention.cli.repeat import Once, claim_folder
 from evolving_attention.cli.repeat_arguments import RepeatArguments
+from evolving_attention.cli.timeseries_results import write_csv
 from evolving_attention.errors import ConfigError, DataError, InputError
 from evolving_attention.interop.json_file import read_object
 from evolving_attention.interop.paths import present
@@ -253,14 +252,13 @@ def _predict(data: Any, options: Any) -> dict[str, Any]:
     with _in_file(data):
         odds = classifier.predict_proba(found.x, found.graph)
     labels = classifier.classes_[odds.argmax(axis=1)]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["node", "prediction", *classifier.classes_.tolist()])
-    for node, (label, row) in enumerate(zip(labels.tolist(), odds, strict=True)):
-        writer.writerow([node, label, *(f"{value:.6f}" for value in row)])
+    rows = [
+        [node, label, *(f"{value:.6f}" for value in row)]
+        for node, (label, row) in enumerate(zip(labels.tolist(), odds, strict=True))
+    ]
     path = Path(options.output_file)
     path.parent.mkdir(parents=True, exist_ok=True)
-    durable.write_bytes(path, text.getvalue().encode())
+    write_csv(path, [["node", "prediction", *classifier.classes_.tolist()], *rows])
     counts = dict(zip(*np.unique(labels, return_counts=True), strict=True))
     return _table(
         {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from evolving_attention.cli.commands import of_groups
 from evolving_attention.cli.common import fit, save_fitted
 from evolving_attention.cli.repeat import Once, claim_folder
 from evolving_attention.cli.repeat_arguments import RepeatArguments
-from evolving_attention.cli.timeseries_results import align
+from evolving_attention.cli.timeseries_results import align, write_csv
 from evolving_attention.errors import DataError, ShapeError
 
 __all__ = ["EVALUATE", "PREDICT", "TRAIN"]
@@ -199,10 +197,7 @@ def _predict(model: Any) -> dict[str, Any]:
         [where, label, *(f"{value:.6g}" for value in row)]
         for where, label, row in zip(given.names, found, odds, strict=True)
     ]
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([["picture", "class", *classes], *rows])
-    durable.write_bytes(Path(model.output_file), text.getvalue().encode("utf-8"))
+    write_csv(Path(model.output_file), [["picture", "class", *classes], *rows])
     counts = {one: found.count(one) for one in classes}
     lines = [["pictures", str(len(rows))]]
     lines += [[f"predicted {one}", str(n)] for one, n in counts.items()]

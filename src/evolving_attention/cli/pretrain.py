@@ -14,12 +14,12 @@ from evolving_attention import distributed
 from evolving_attention.cli import pretrain_arguments as arguments
 from evolving_attention.cli.attention_arguments import AttentionOptions, refuse
 from evolving_attention.cli.commands import of_groups
-from evolving_attention.cli.common import set_up_logging
+from evolving_attention.cli.common import run_trainer
 from evolving_attention.cli.repeat import Once
 from evolving_attention.cli.repeat_arguments import RepeatArguments
-from evolving_attention.cli.timeseries_results import align
+from evolving_attention.cli.timeseries_results import listed
 from evolving_attention.cli.token_speed import TokensPerSecond
-from evolving_attention.errors import ConfigError, Error, Interrupted
+from evolving_attention.errors import ConfigError, Error
 
 __all__ = ["TRAIN"]
 
@@ -47,8 +47,6 @@ def _pretrain(
     from evolving_attention.training.pretraining import PretrainingTrainer
     from evolving_attention.training.runtime import set_seed
 
-    if not distributed.is_first():
-        set_up_logging("warning")
     source = _Source(corpus, model_args, attention.config())  # reports errors early
     given = args.resume_from_checkpoint
     checkpoint = check_output_dir(args) if given is None else given
@@ -80,11 +78,7 @@ def _pretrain(
         processing_class=tokenizer,
         callbacks=[TokensPerSecond()],
     )
-    try:
-        metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
-    except Interrupted as error:
-        hint = f"{error}, or run the same command again"
-        raise Interrupted(hint, error.signal_number) from error
+    metrics = run_trainer(trainer, checkpoint)
     trainer.save_model()
     trainer.save_metrics("train", metrics)
     if held_out is not None:
@@ -95,7 +89,7 @@ def _pretrain(
     if not trainer.is_world_process_zero():
         return None
     results = {"model": args.output_dir, **metrics}
-    return {**results, "table": _table(results)}
+    return {**results, "table": listed(results)}
 
 
 TRAIN = of_groups(
@@ -118,13 +112,6 @@ TRAIN = of_groups(
     """,
     _MOST_USED,
 )
-
-
-def _table(results: dict[str, Any]) -> str:
-    shown = {k: v for k, v in results.items() if v is not None}
-    return align(
-        [[k, f"{v:.6g}" if isinstance(v, float) else str(v)] for k, v in shown.items()]
-    )
 
 
 def _first_alone(args: Any, make: Callable[[], _Made]) -> _Made:

@@ -105,9 +105,7 @@ def repeated(
         if given.get(name) is not None:
             fix = "leave it out: every seed goes on from its own folder"
             raise refuse(name, given[name], "no --seeds with it", fix)
-    level = given.get("log_level") or "passive"
-    quiet = level == "passive" and not distributed.is_first()
-    set_up_logging("warning" if quiet else level)
+    set_up_logging(given.get("log_level") or "passive")
     if repeat.compare is not None:
         check_comparable(repeat.compare, seeds)
     folder = given.get("output_dir") or options.options["output_dir"].default

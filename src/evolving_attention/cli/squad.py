@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention import distributed
 from evolving_attention.cli.attention_arguments import AttentionOptions, refuse
 from evolving_attention.cli.commands import Command
 from evolving_attention.cli.common import set_up_logging
@@ -114,8 +113,7 @@ def _one_run(step: str, given: dict[str, Any], once: Once) -> dict[str, Any]:
     _choose_steps(step, training, data_args)
     tuning.settle(training)
     args = TrainingArguments(**training)
-    quiet = not distributed.is_first() and args.log_level == "passive"
-    set_up_logging("warning" if quiet else args.log_level)
+    set_up_logging(args.log_level)
     set_up_hub(model_args)
     base_config(model_args)  # reports a wrong name before data is read
     run = _Run(model_args, tuning, args, attention.config(), once)

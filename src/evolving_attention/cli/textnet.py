@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention import distributed, durable
+from evolving_attention import durable
 from evolving_attention.cli import textnet_arguments as arguments
 from evolving_attention.cli import textnet_data as text_data
 from evolving_attention.cli.attention_arguments import refuse
@@ -21,7 +21,12 @@ from evolving_attention.cli.commands import (
     settle_saving,
 )
 from evolving_attention.cli.common import set_up_logging
-from evolving_attention.cli.fine_tuning import TrainedRun, refuse_known
+from evolving_attention.cli.fine_tuning import (
+    TrainedRun,
+    accuracy,
+    mean_squared_error,
+    refuse_known,
+)
 from evolving_attention.cli.glue_arguments import TuningArguments
 from evolving_attention.cli.glue_results import prediction_lines, probability_lines
 from evolving_attention.cli.options import Fields
@@ -92,8 +97,7 @@ def _one_run(given: dict[str, Any], once: Once) -> dict[str, Any]:
     if attention.attention is not None and "attention" in (model.model_options or {}):
         both = "one of the two, --model_options has 'attention' too"
         raise refuse("attention", attention.attention, both, "leave one out")
-    quiet = not distributed.is_first() and args.log_level == "passive"
-    set_up_logging("warning" if quiet else args.log_level)
+    set_up_logging(args.log_level)
     return _Run(tuning, args, once).run(data, words, model, attention.config())
 
 
@@ -187,7 +191,7 @@ class _Run(TrainedRun):
             train_dataset=self.train_rows,
             eval_dataset=tuning,
             processing_class=tokenizer,
-            compute_metrics=_mean_squares if parts.is_regression else _accuracy,
+            compute_metrics=mean_squared_error if parts.is_regression else accuracy,
             callbacks=self.callbacks(),
         )
         self.train(trainer, checkpoint)
@@ -264,16 +268,6 @@ def _model(
         options["attention"] = attention
     model: Any = create_model(f"text_{model_args.model}", **options)
     return model if table is None else model.set_word_vectors(table.values)
-
-
-def _accuracy(prediction: Any) -> dict[str, float]:
-    logits, labels = np.asarray(prediction[0]), np.asarray(prediction[1])
-    return {"accuracy": float((logits.argmax(axis=1) == labels).mean())}
-
-
-def _mean_squares(prediction: Any) -> dict[str, float]:
-    values, labels = np.asarray(prediction[0]), np.asarray(prediction[1])
-    return {"mse": float(((values.reshape(-1) - labels) ** 2).mean())}
 
 
 # --------------------------------------------------------------------------- evaluate

@@ -19,6 +19,7 @@ from evolving_attention.cli.attention_arguments import (
     refuse_input,
     refuse_missing,
 )
+from evolving_attention.cli.glue_arguments import ColumnNames
 from evolving_attention.cli.model_options import read_model_options
 from evolving_attention.data.records import SUFFIXES
 from evolving_attention.device_names import resolve_device
@@ -80,7 +81,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 
 @dataclass
-class TextDataArguments:
+class TextDataArguments(ColumnNames):
     """The texts and their classes."""
 
     dataset: str | None = option(
@@ -160,16 +161,12 @@ class TextDataArguments:
 
     def read_options(self) -> dict[str, Any]:
         """Returns options of :func:`~evolving_attention.data.rows.load_file`."""
-        names = {None: ",", "tab": "\t", "\\t": "\t"}
-        found: dict[str, Any] = {
+        return {
+            "text_columns": self.text_columns,
             "label_column": self.label_column_name,
             "bad_rows": self.bad_rows,
-            "delimiter": names.get(self.delimiter, str(self.delimiter)),
+            "delimiter": self.separator,
         }
-        if self.text_column_names is not None:
-            columns = self.text_column_names.split(",")
-            found["text_columns"] = [name.strip() for name in columns]
-        return found
 
 
 @dataclass

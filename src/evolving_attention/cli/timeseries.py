@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import logging
 import tempfile
 from collections.abc import Callable
@@ -31,6 +29,7 @@ from evolving_attention.cli.timeseries_results import (
     run_record,
     scores,
     table,
+    write_csv,
 )
 from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError, DataError, Interrupted
@@ -306,11 +305,8 @@ def _evaluate(model: Any, data: Any, tables: Any) -> dict[str, Any]:
     results["test"] = scores(estimator, part)
     if model.predictions:
         names, rows = prediction_rows(estimator, part)
-        _write_table(
-            model.predictions,
-            [*names[:2], "target"],
-            [[*row[:2], target] for row, target in zip(rows, part.y, strict=True)],
-        )
+        lines = [[*row[:2], target] for row, target in zip(rows, part.y, strict=True)]
+        write_csv(Path(model.predictions), [[*names[:2], "target"], *lines])
     results["table"] = align([[k, f"{v:.6g}"] for k, v in results["test"].items()])
     return results
 
@@ -325,13 +321,6 @@ EVALUATE = of_groups(
     --dataset JapaneseVowels
     """,
 )
-
-
-def _write_table(file: str, header: list[str], rows: list[list[Any]]) -> None:
-    """Write a .csv file."""
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows([header, *rows])
-    durable.write_bytes(Path(file), text.getvalue().encode("utf-8"))
 
 
 def load_estimator(folder: Path, device: str = "cpu") -> Any:
@@ -356,7 +345,7 @@ def _predict(model: Any, tables: Any) -> dict[str, Any]:
     part = tables.read(model.input_file, False, is_regression)
     Path(model.output_file).parent.mkdir(parents=True, exist_ok=True)
     header, rows = prediction_rows(estimator, part)
-    _write_table(model.output_file, header, rows)
+    write_csv(Path(model.output_file), [header, *rows])
     counts = {}
     if hasattr(estimator, "classes_"):
         found = [row[1] for row in rows]

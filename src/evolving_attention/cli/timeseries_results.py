@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
-from collections.abc import Sequence
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from evolving_attention import durable
 from evolving_attention.errors import InputError
 
 __all__ = [
     "align",
     "check_scorable",
     "content_hash",
+    "listed",
     "one_line",
     "prediction_rows",
     "run_record",
     "scores",
     "table",
+    "write_csv",
 ]
 
 
@@ -178,6 +184,21 @@ def table(runs: Sequence[dict[str, Any]]) -> str:
             cells = [f"{of(spread[n]):.{digits.get(n, 4)}f}" for n in names[1:]]
             lines.append([title, *cells])
     return align(lines)
+
+
+def listed(results: Mapping[str, Any]) -> str:
+    """Aligns a line for each result that is not None."""
+    shown = {k: v for k, v in results.items() if v is not None}
+    return align(
+        [[k, f"{v:.6g}" if isinstance(v, float) else str(v)] for k, v in shown.items()]
+    )
+
+
+def write_csv(file: Path, rows: Iterable[Sequence[Any]]) -> None:
+    """Write a .csv file."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    durable.write_bytes(file, text.getvalue().encode("utf-8"))
 
 
 def align(lines: Sequence[Sequence[str]]) -> str:

@@ -7,18 +7,17 @@ import math
 from pathlib import Path
 from typing import Any
 
-from evolving_attention import distributed
 from evolving_attention.cli import paper_settings
 from evolving_attention.cli import translate_arguments as arguments
 from evolving_attention.cli.attention_arguments import refuse
 from evolving_attention.cli.commands import of_groups, settle_saving
-from evolving_attention.cli.common import set_up_logging
+from evolving_attention.cli.common import run_trainer
 from evolving_attention.cli.repeat import Once
 from evolving_attention.cli.repeat_arguments import RepeatArguments
-from evolving_attention.cli.timeseries_results import align
+from evolving_attention.cli.timeseries_results import align, listed
 from evolving_attention.cli.token_speed import TokensPerSecond
 from evolving_attention.cli.translate_generate import GENERATE
-from evolving_attention.errors import ConfigError, Interrupted
+from evolving_attention.errors import ConfigError
 from evolving_attention.training.argument_rules import parse_json_object
 
 __all__ = ["AVERAGE", "GENERATE", "SCORE", "TRAIN"]
@@ -81,8 +80,6 @@ def _train(pairs: Any, model_args: Any, args: Any, once: Once) -> dict[str, Any]
     from evolving_attention.training.runtime import set_seed
     from evolving_attention.training.trainer import Trainer
 
-    if not distributed.is_first():
-        set_up_logging("warning")
     known = list_models("*transformer_*")
     if model_args.model not in known:  # fail before files are read
         raise refuse(
@@ -124,11 +121,7 @@ def _train(pairs: Any, model_args: Any, args: Any, once: Once) -> dict[str, Any]
         processing_class=tokenizer,
         callbacks=callbacks,
     )
-    try:
-        metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
-    except Interrupted as error:
-        hint = f"{error}, or run the same command again"
-        raise Interrupted(hint, error.signal_number) from error
+    metrics = run_trainer(trainer, checkpoint)
     trainer.save_model()
     trainer.save_state()
     results: dict[str, Any] = {"model": args.output_dir, **metrics}
@@ -140,7 +133,7 @@ def _train(pairs: Any, model_args: Any, args: Any, once: Once) -> dict[str, Any]
                 results["best_eval_token_loss"] = log["eval_token_loss"]
     if not trainer.is_world_process_zero():
         return None
-    return {**results, "table": _table(results)}
+    return {**results, "table": listed(results)}
 
 
 TRAIN = of_groups(
@@ -187,13 +180,6 @@ def _rows(text: Any, tokenizer: Any, longest: int, longer: Any) -> Any:
     if text is None:
         return None
     return ParallelDataset.from_text(text, tokenizer, longest, longer)
-
-
-def _table(results: dict[str, Any]) -> str:
-    shown = {k: v for k, v in results.items() if v is not None}
-    return align(
-        [[k, f"{v:.6g}" if isinstance(v, float) else str(v)] for k, v in shown.items()]
-    )
 
 
 # ------------------------------------------------------------------------------ score
@@ -247,7 +233,7 @@ def _score(files: Any, search: Any) -> dict[str, Any]:
         for key, (_, before, p, signature) in compared.items():
             results |= {f"baseline_{key}": before, f"{key}_p_value": p}
             results[f"{key}_signature"] = signature
-    return {**results, "sentences": len(hypotheses), "table": _table(results)}
+    return {**results, "sentences": len(hypotheses), "table": listed(results)}
 
 
 SCORE = of_groups(
