@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from evolving_attention.attention import Evolve
 
 __all__ = [
+    "DEVICE",
     "KINDS",
     "AttentionOptions",
     "needs",
@@ -23,10 +25,15 @@ __all__ = [
     "refuse_below",
     "refuse_input",
     "refuse_missing",
+    "refuse_unknown",
 ]
 
 _DECLARED = _core.attention_kinds()["evolve"]
 KINDS = ", ".join(_DECLARED)  # for help texts
+DEVICE = (
+    "Where the model computes: cpu, auto (the first GPU, else the CPU), or a name that "
+    "evolving-attention doctor lists."
+)
 
 
 def option(default: Any, text: str) -> Any:
@@ -61,6 +68,17 @@ def refuse_below(least: int, options: Any, *names: str, fix: str) -> None:
         value = getattr(options, name)
         if value is not None and value < least:
             raise refuse(name, value, f"{least} or more", fix)
+
+
+def refuse_unknown(options: Any, name: str, known: Collection[str]) -> None:
+    """Refuse a value that is not one of ``known``; None is allowed.
+
+    Raises:
+        ConfigError: the value is unknown.
+    """
+    value = getattr(options, name)
+    if value is not None and value not in known:
+        raise refuse(name, value, f"one of {', '.join(known)}", "choose one")
 
 
 def needs(options: Any, name: str, other: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from evolving_attention.cli.attention_arguments import (
+    DEVICE,
     KINDS,
     AttentionOptions,
     option,
@@ -27,10 +28,6 @@ __all__ = [
     "PredictImageArguments",
 ]
 
-_DEVICE = (
-    "Where the model computes: cpu, auto (the first GPU, else the CPU), or a name that "
-    "evolving-attention doctor lists."
-)
 _DATA = (
     "A folder with a folder of pictures for each class, or an .npz file with X and y"
 )
@@ -162,7 +159,7 @@ class ImageTrainingArguments:
     seed: int = option(
         1, "Seed of the split, the weights, the transforms and the order."
     )
-    device: str = option("cpu", _DEVICE)
+    device: str = option("cpu", DEVICE)
     num_threads: int | None = option(None, "Threads; default: all.")
     verbose: bool | None = option(
         None, "Show every epoch; default: where stderr is a terminal."
@@ -196,7 +193,7 @@ class EvaluateImageArguments:
     on_error: str | None = option(
         None, "Pictures that cannot be used: raise or skip; default: as in training."
     )
-    device: str = option("cpu", _DEVICE)
+    device: str = option("cpu", DEVICE)
     num_threads: int | None = option(None, "Threads; default: all.")
     json: bool = option(False, "Print the results as JSON on stdout.")
 
@@ -220,7 +217,7 @@ class PredictImageArguments:
     output_file: PathText | None = option(
         None, "The .csv file to write: classes, and the probability of each."
     )
-    device: str = option("cpu", _DEVICE)
+    device: str = option("cpu", DEVICE)
     num_threads: int | None = option(None, "Threads; default: all.")
     json: bool = option(False, "Print the results as JSON on stdout.")
 

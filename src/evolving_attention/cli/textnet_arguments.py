@@ -18,6 +18,7 @@ from evolving_attention.cli.attention_arguments import (
     refuse_below,
     refuse_input,
     refuse_missing,
+    refuse_unknown,
 )
 from evolving_attention.cli.glue_arguments import ColumnNames
 from evolving_attention.cli.model_options import read_model_options
@@ -131,9 +132,7 @@ class TextDataArguments(ColumnNames):
         if self.dataset is None:
             self._check_files(files)
             return
-        if self.dataset not in DATASETS:
-            known = ", ".join(DATASETS)
-            raise refuse("dataset", self.dataset, f"one of {known}", "choose one")
+        refuse_unknown(self, "dataset", DATASETS)
         own = ("text_column_names", "label_column_name", "delimiter")
         given = [*files, *(name for name in own if getattr(self, name) is not None)]
         if given:
@@ -236,9 +235,7 @@ class TextNetModelArguments:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.model not in MODELS:
-            known = ", ".join(MODELS)
-            raise refuse("model", self.model, f"one of {known}", "choose one")
+        refuse_unknown(self, "model", MODELS)
         refuse_below(1, self, "max_seq_length", fix="64 is usual")
         example = '{"hidden_size": 384}'
         self.model_options = read_model_options(self, example, _OURS, _FLAGS)

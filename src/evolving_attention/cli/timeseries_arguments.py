@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from evolving_attention.cli.attention_arguments import (
+    DEVICE,
     KINDS,
     AttentionOptions,
     option,
     refuse,
     refuse_input,
     refuse_missing,
+    refuse_unknown,
 )
 from evolving_attention.cli.repeat_arguments import COMPARE, seed_numbers
 from evolving_attention.data.series_lengths import LONGER
@@ -32,10 +34,6 @@ __all__ = [
 ]
 
 _FITTED = "the folder of a fitted estimator, such as out/series/seed-1"
-_DEVICE = (
-    "Where the model computes: cpu, auto (the first GPU, else the CPU), or a name that "
-    "evolving-attention doctor lists."
-)
 _LONGER = (
     "Series above --max_length: error, cut (the first steps are kept) or resample "
     "(linearly, to --max_length steps)."
@@ -180,7 +178,7 @@ class SeriesModelArguments:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _check_longer(self.longer)
+        refuse_unknown(self, "longer", LONGER)
 
     def estimator_options(self) -> dict[str, Any]:
         """Returns these options as options of the estimators.
@@ -266,7 +264,7 @@ class SeriesTrainingArguments:
         "pre-training is in --output_dir itself.",
     )
     compare: PathText | None = option(None, COMPARE)
-    device: str = option("cpu", _DEVICE)
+    device: str = option("cpu", DEVICE)
     num_threads: int | None = option(None, "Threads; default: all.")
     verbose: bool | None = option(
         None, "Show every epoch; default: where stderr is a terminal."
@@ -323,13 +321,13 @@ class PredictArguments:
         "Series above the model's length: error, cut or resample; default: as in "
         "training.",
     )
-    device: str = option("cpu", _DEVICE)
+    device: str = option("cpu", DEVICE)
     num_threads: int | None = option(None, "Threads; default: all.")
     json: bool = option(False, "Print the results as JSON on stdout.")
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _check_longer(self.longer)
+        refuse_unknown(self, "longer", LONGER)
         refuse_missing(
             self,
             model_dir=_FITTED,
@@ -352,16 +350,11 @@ class EvaluateArguments:
         "Series above the model's length: error, cut or resample; default: as in "
         "training.",
     )
-    device: str = option("cpu", _DEVICE)
+    device: str = option("cpu", DEVICE)
     num_threads: int | None = option(None, "Threads; default: all.")
     json: bool = option(False, "Print the results as JSON on stdout.")
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _check_longer(self.longer)
+        refuse_unknown(self, "longer", LONGER)
         refuse_missing(self, model_dir=_FITTED)
-
-
-def _check_longer(value: str | None) -> None:
-    if value not in (None, *LONGER):
-        raise refuse("longer", value, f"one of {', '.join(LONGER)}", "choose one")

@@ -9,7 +9,7 @@ from typing import Any
 
 from evolving_attention.cli import paper_settings
 from evolving_attention.cli import translate_arguments as arguments
-from evolving_attention.cli.attention_arguments import refuse
+from evolving_attention.cli.attention_arguments import refuse, refuse_unknown
 from evolving_attention.cli.commands import of_groups, settle_saving
 from evolving_attention.cli.common import run_trainer
 from evolving_attention.cli.repeat import Once
@@ -80,11 +80,8 @@ def _train(pairs: Any, model_args: Any, args: Any, once: Once) -> dict[str, Any]
     from evolving_attention.training.runtime import set_seed
     from evolving_attention.training.trainer import Trainer
 
-    known = list_models("*transformer_*")
-    if model_args.model not in known:  # fail before files are read
-        raise refuse(
-            "model", model_args.model, f"one of {', '.join(known)}", "choose one"
-        )
+    # fail before files are read
+    refuse_unknown(model_args, "model", list_models("*transformer_*"))
     given = args.resume_from_checkpoint
     checkpoint = check_output_dir(args) if given is None else given
     check_writable(args)

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evolving_attention.cli.attention_arguments import (
+    DEVICE,
     option,
     refuse,
     refuse_input,
     refuse_missing,
+    refuse_unknown,
 )
 from evolving_attention.cli.model_options import read_model_options
 from evolving_attention.data.parallel import LONGER
@@ -45,11 +47,6 @@ OFF_WITHOUT_EVALUATION: dict[str, tuple[Any, ...]] = {
 _Strategy = Literal["no", "steps", "epoch"]
 
 
-def _check_longer(value: str) -> None:
-    if value not in LONGER:
-        raise refuse("longer", value, f"one of {', '.join(LONGER)}", "choose one")
-
-
 @dataclass
 class PairArguments:
     """The files of pairs, and the tokenizer that is trained on them."""
@@ -70,7 +67,7 @@ class PairArguments:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _check_longer(self.longer)
+        refuse_unknown(self, "longer", LONGER)
         refuse_missing(
             self,
             source_file="the sentences to train on, such as train.en or train.en.gz",
@@ -214,11 +211,7 @@ class SearchArguments:
     )
     batch_size: int = option(32, "Sentences that are translated together.")
     longer: str = option("error", _LONGER)
-    device: str = option(
-        "cpu",
-        "Where the model computes: cpu, auto (the first GPU, else the CPU), or a name "
-        "that evolving-attention doctor lists.",
-    )
+    device: str = option("cpu", DEVICE)
     num_threads: int | None = option(None, "Threads; default: all.")
 
     def __new__(cls, **given: Any) -> SearchArguments:
@@ -229,7 +222,7 @@ class SearchArguments:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _check_longer(self.longer)
+        refuse_unknown(self, "longer", LONGER)
 
     @property
     def given(self) -> frozenset[str]:
