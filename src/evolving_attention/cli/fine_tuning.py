@@ -180,6 +180,18 @@ class FineTuning(TrainedRun):
             )
         return tokenizer, limit
 
+    def collator(self, data: Any, tokenizer: Any, length: int) -> Any:
+        """Returns what pads every batch to ``length``; None: not requested."""
+        from evolving_attention.data.collate import collate_padded
+
+        if not data.pad_to_max_length:
+            return None
+        return functools.partial(
+            collate_padded,
+            pad_token_id=tokenizer.pad_token_id or 0,
+            pad_to_length=length,
+        )
+
     def load_model(self, auto: Any, **overrides: Any) -> Any:
         """Loads the model from the checkpoint, with its own head or another task's.
 

@@ -121,20 +121,12 @@ class GlueRun(FineTuning):
 
     def _trainer_of(self, tokenizer: Any, length: int) -> Any:
         """Builds the Trainer from the model and the tokenised rows."""
-        from evolving_attention.data.collate import collate_padded
         from evolving_attention.training.trainer import Trainer
 
-        collator = None
-        if self.data_args.pad_to_max_length:
-            collator = functools.partial(
-                collate_padded,
-                pad_token_id=tokenizer.pad_token_id or 0,
-                pad_to_length=length,
-            )
         return Trainer(
             self.model,
             self.args,
-            data_collator=collator,
+            data_collator=self.collator(self.data_args, tokenizer, length),
             train_dataset=self.train_rows,
             eval_dataset=next(iter(self.eval_rows.values()), None),
             processing_class=tokenizer,

@@ -208,7 +208,6 @@ class _Run(FineTuning):
 
     def run(self, data: QuestionArguments, answers: AnswerArguments) -> dict[str, Any]:
         """Run all steps and return this run's part of all_results.json."""
-        from evolving_attention.data.collate import collate_padded
         from evolving_attention.modeling import AutoModelForQuestionAnswering
         from evolving_attention.training.checkpoint import check_writable
         from evolving_attention.training.runtime import set_seed
@@ -221,18 +220,11 @@ class _Run(FineTuning):
         set_seed(self.args.seed)
         model = self.load_model(AutoModelForQuestionAnswering, num_labels=2)
         self.tuning.apply(model)
-        collator = None
-        if data.pad_to_max_length:
-            collator = functools.partial(
-                collate_padded,
-                pad_token_id=tokenizer.pad_token_id or 0,
-                pad_to_length=length,
-            )
         scorer = None if "eval" not in rows else _Scorer(rows["eval"], answers)
         trainer = Trainer(
             model,
             self.args,
-            data_collator=collator,
+            data_collator=self.collator(data, tokenizer, length),
             train_dataset=self.train_rows,
             eval_dataset=rows.get("eval"),
             processing_class=tokenizer,
