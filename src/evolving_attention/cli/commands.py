@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -80,6 +81,7 @@ def of_groups(
         texts: help texts of this command that replace those of the dataclasses.
     """
 
+    @functools.cache
     def fields() -> Fields:
         return Fields(groups, first=first).reword({**HIDDEN_STEPS, **texts})
 
