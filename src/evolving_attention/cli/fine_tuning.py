@@ -85,12 +85,18 @@ class TrainedRun:
         self.results: dict[str, Any] = {}
 
     def last_checkpoint(self) -> str | None:
-        """Returns the checkpoint to resume; refuses a folder with other files."""
-        from evolving_attention.training.checkpoint import check_output_dir
+        """Returns the checkpoint to resume.
 
-        if not self.args.do_train:
-            return None
-        last = check_output_dir(self.args)
+        Raises:
+            ConfigError: the folder has other files, or cannot be written.
+        """
+        from evolving_attention.training.checkpoint import (
+            check_output_dir,
+            check_writable,
+        )
+
+        last = check_output_dir(self.args) if self.args.do_train else None
+        check_writable(self.args)
         if last is not None and self.args.resume_from_checkpoint is None:
             _LOGGER.info(
                 "resuming from %s; to train afresh, choose another --output_dir or "

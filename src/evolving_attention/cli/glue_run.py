@@ -54,10 +54,8 @@ class GlueRun(FineTuning):
 
     def run(self) -> dict[str, Any]:
         """Run all steps and return this run's part of all_results.json."""
-        from evolving_attention.training.checkpoint import check_writable
 
         checkpoint = self.last_checkpoint()
-        check_writable(self.args)
         self.data = self.once("data", self._load_data)
         self.metrics = self._metrics()
         trainer = self._trainer()

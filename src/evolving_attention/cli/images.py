@@ -13,7 +13,7 @@ from evolving_attention.cli.commands import of_groups
 from evolving_attention.cli.common import fit, save_fitted
 from evolving_attention.cli.repeat import Once, claim_folder
 from evolving_attention.cli.repeat_arguments import RepeatArguments
-from evolving_attention.cli.timeseries_results import align, write_csv
+from evolving_attention.cli.timeseries_results import align, predicted, write_csv
 from evolving_attention.errors import DataError, ShapeError
 
 __all__ = ["EVALUATE", "PREDICT", "TRAIN"]
@@ -198,17 +198,7 @@ def _predict(model: Any) -> dict[str, Any]:
         for where, label, row in zip(given.names, found, odds, strict=True)
     ]
     write_csv(Path(model.output_file), [["picture", "class", *classes], *rows])
-    counts = {one: found.count(one) for one in classes}
-    lines = [["pictures", str(len(rows))]]
-    lines += [[f"predicted {one}", str(n)] for one, n in counts.items()]
-    return {
-        "model": model.model_dir,
-        "data": model.input_dir,
-        "output_file": model.output_file,
-        "pictures": len(rows),
-        "predicted": counts,
-        "table": align([*lines, ["written to", model.output_file]]),
-    }
+    return predicted(model, model.input_dir, "pictures", found, classes)
 
 
 PREDICT = of_groups(

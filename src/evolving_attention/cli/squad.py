@@ -209,12 +209,10 @@ class _Run(FineTuning):
     def run(self, data: QuestionArguments, answers: AnswerArguments) -> dict[str, Any]:
         """Run all steps and return this run's part of all_results.json."""
         from evolving_attention.modeling import AutoModelForQuestionAnswering
-        from evolving_attention.training.checkpoint import check_writable
         from evolving_attention.training.runtime import set_seed
         from evolving_attention.training.trainer import Trainer
 
         checkpoint = self.last_checkpoint()
-        check_writable(self.args)
         tokenizer, length, rows = self.once("rows", lambda: self._rows(data, answers))
         self.train_rows = rows.get("train")
         set_seed(self.args.seed)

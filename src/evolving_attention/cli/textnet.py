@@ -159,13 +159,11 @@ class _Run(TrainedRun):
         attention: Any,
     ) -> dict[str, Any]:
         """Trains, evaluates and tests; returns this run's part of all_results.json."""
-        from evolving_attention.training.checkpoint import check_writable
         from evolving_attention.training.runtime import set_num_threads, set_seed
         from evolving_attention.training.trainer import Trainer
 
         self.args.do_train = True
         checkpoint = self.last_checkpoint()
-        check_writable(self.args)
         set_num_threads(self.args.num_threads)
         longest = model_args.max_seq_length
         parts, tokenizer, table, rows = self.once(

@@ -25,6 +25,7 @@ from evolving_attention.cli.timeseries_results import (
     check_scorable,
     content_hash,
     one_line,
+    predicted,
     prediction_rows,
     run_record,
     scores,
@@ -346,24 +347,8 @@ def _predict(model: Any, tables: Any) -> dict[str, Any]:
     Path(model.output_file).parent.mkdir(parents=True, exist_ok=True)
     header, rows = prediction_rows(estimator, part)
     write_csv(Path(model.output_file), [header, *rows])
-    counts = {}
-    if hasattr(estimator, "classes_"):
-        found = [row[1] for row in rows]
-        counts = {str(one): found.count(one) for one in estimator.classes_.tolist()}
-    return {
-        "model": model.model_dir,
-        "data": part.source,
-        "output_file": model.output_file,
-        "series": len(rows),
-        "predicted": counts,
-        "table": align(
-            [
-                ["series", str(len(rows))],
-                *([f"predicted {k}", str(n)] for k, n in counts.items()),
-                ["written to", model.output_file],
-            ]
-        ),
-    }
+    classes = [] if is_regression else estimator.classes_.tolist()
+    return predicted(model, part.source, "series", [row[1] for row in rows], classes)
 
 
 PREDICT = of_groups(

@@ -20,6 +20,7 @@ __all__ = [
     "content_hash",
     "listed",
     "one_line",
+    "predicted",
     "prediction_rows",
     "run_record",
     "scores",
@@ -192,6 +193,31 @@ def listed(results: Mapping[str, Any]) -> str:
     return align(
         [[k, f"{v:.6g}" if isinstance(v, float) else str(v)] for k, v in shown.items()]
     )
+
+
+def predicted(
+    model: Any, data: str, unit: str, found: list[Any], classes: list[Any]
+) -> dict[str, Any]:
+    """Returns the results of a command that has written predictions.
+
+    Args:
+        model: options of the command.
+        data: name of the data.
+        unit: what is predicted, such as ``series``.
+        found: the predictions.
+        classes: the classes to count; none for regression.
+    """
+    counts = {str(one): found.count(one) for one in classes}
+    lines = [[unit, str(len(found))]]
+    lines += [[f"predicted {one}", str(n)] for one, n in counts.items()]
+    return {
+        "model": model.model_dir,
+        "data": data,
+        "output_file": model.output_file,
+        unit: len(found),
+        "predicted": counts,
+        "table": align([*lines, ["written to", model.output_file]]),
+    }
 
 
 def write_csv(file: Path, rows: Iterable[Sequence[Any]]) -> None:
