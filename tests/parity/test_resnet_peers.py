@@ -19,10 +19,10 @@ pytestmark = pytest.mark.parity
 LABELS = np.array([1, 4, 0])
 
 
-def theirs(sizes, name="ResNetForImageClassification"):
+def theirs(sizes, name="ResNetForImageClassification", **options):
     """Returns a tiny float64 transformers model whose norms are not the identity."""
     torch.manual_seed(0)
-    config = transformers.ResNetConfig(**SIZES[sizes], num_labels=5)
+    config = transformers.ResNetConfig(**SIZES[sizes], num_labels=5, **options)
     model = getattr(transformers, name)(config).double()
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
@@ -59,6 +59,18 @@ def test_logits_loss_and_gradients(sizes, training, tmp_path):
     their_buffers = dict(their_model.named_buffers())
     for name, tensor in model.named_buffers():
         close(tensor, their_buffers[name], "float64", name)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("act", ["gelu", "tanh"])
+def test_another_activation_is_that_of_the_stem_and_the_sums(act, sizes, tmp_path):
+    """Within a block transformers has ReLU, whatever ``hidden_act`` says."""
+    their_model = theirs(sizes, hidden_act=act).eval()
+    their_model.save_pretrained(tmp_path)
+    model = ea.ResNetForImageClassification.from_pretrained(tmp_path, dtype="float64")
+    images = draw(3, (32, 45))
+    expected = their_model(torch.tensor(images)).logits.detach()
+    close(model.eval()(images).logits, expected, "float64", "logits")
 
 
 def test_features_and_float32(tmp_path):

@@ -231,7 +231,7 @@ Options options_of(const py::dict& dict) {
     if (py::isinstance<py::bool_>(value)) {
       options.set(key, value.cast<bool>());
     } else if (py::isinstance<py::int_>(value)) {
-      options.set(key, value.cast<std::int64_t>());
+      options.set(key, whole_number(value, key.c_str()));
     } else if (py::isinstance<py::float_>(value)) {
       options.set(key, value.cast<double>());
     } else if (py::isinstance<py::str>(value)) {

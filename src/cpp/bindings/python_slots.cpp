@@ -238,9 +238,9 @@ class PythonBias final : public PythonSlot<Bias> {
 
 template <typename Made, typename Slot>
 SlotMaker<Slot> maker(const py::object& slot) {
-  return [slot](const SlotSite& site) -> std::unique_ptr<Slot> {
+  return {[slot](const SlotSite& site) -> std::unique_ptr<Slot> {
     return std::make_unique<Made>(slot, site);
-  };
+  }};
 }
 
 }  // namespace

@@ -75,6 +75,7 @@ void number_chains(std::vector<MapSite>& sites) {
       first = i;
     }
     sites[i].layer = static_cast<int>(i - first);
+    sites[i].place = {static_cast<int>(i), static_cast<int>(sites.size())};
     for (std::size_t j = first; j <= i; ++j) {
       sites[j].num_layers = static_cast<int>(i - first + 1);
     }
@@ -91,6 +92,7 @@ BesideConvolution beside(const AugmentedSizes& a, const MapSite& site,
   config.dtype = dtype;
   config.layer = site.layer;
   config.num_layers = site.num_layers;
+  config.place = site.place;
   return {config, with_positions(spec, site), site.halved};
 }
 

@@ -21,6 +21,9 @@ class Options {
   }
   bool has(const std::string& key) const { return values_.count(key) > 0; }
   const std::map<std::string, Value>& values() const { return values_; }
+  bool operator==(const Options& other) const {
+    return values_ == other.values_;
+  }
 
   // These throw ConfigError, naming the key, if it is missing or of another
   // type.

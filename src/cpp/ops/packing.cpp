@@ -97,9 +97,9 @@ PackingPtr Packing::causal(const PackingPtr& packing) {
 PackingPtr Packing::masked(const PackingPtr& packing, const Tensor& key_mask) {
   if (!key_mask.defined() && !packing->key_mask_.defined()) return packing;
   check_grid(*packing);
-  EA_CHECK(!key_mask.defined() || (key_mask.dtype() == DType::u8 &&
+  EA_CHECK(!key_mask.defined() || (is_mask(key_mask.dtype()) &&
                                    key_mask.numel() == packing->total_keys()),
-           "packing", "key_mask is {} {}, expected uint8 ({},)",
+           "packing", "key_mask is {} {}, expected bool or uint8 ({},)",
            key_mask.dtype(), key_mask.shape(), packing->total_keys());
   Packing seen = *packing;
   seen.key_mask_ = key_mask.defined() ? contiguous(key_mask) : key_mask;
@@ -192,6 +192,14 @@ bool Packing::same_maps(const Packing& other) const {
           k_offsets_ == other.k_offsets_ && window_ == other.window_ &&
           along_edges_ == other.along_edges_ &&
           (!along_edges_ || edges_ == other.edges_));
+}
+
+bool Packing::same_cells(const Packing& other) const {
+  const auto mask = [](const Packing& p) {
+    return p.key_mask_.defined() ? p.key_mask_.raw() : nullptr;
+  };
+  return same_maps(other) && causal_ == other.causal_ &&
+         mask(*this) == mask(other);
 }
 
 void Packing::check_queries(const char* op, const char* what,

@@ -55,6 +55,8 @@ class Packing {
   // Whether both have maps of the same number, shapes and layout, so that a map
   // of one is also a map of the other.
   bool same_maps(const Packing& other) const;
+  // Whether the same cells exist, too.
+  bool same_cells(const Packing& other) const;
 
   bool is_causal() const { return causal_; }
   const Tensor& key_mask() const { return key_mask_; }

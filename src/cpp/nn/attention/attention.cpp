@@ -16,8 +16,8 @@ namespace ea {
 namespace {
 
 SlotSite site_of(const AttentionConfig& c) {
-  return {c.layer,          c.num_layers,       c.heads,
-          c.head_key_width, c.head_value_width, c.dtype};
+  return {c.layer, c.num_layers, c.heads, c.head_key_width, c.head_value_width,
+          c.dtype, c.place};
 }
 
 }  // namespace
@@ -72,15 +72,10 @@ AttentionOutput Attention::attend(const Var& q, const Made& key,
   AttentionContext context{config_.layer, config_.num_layers, tokens, nullptr,
                            config_.carry_dropout};
   context.maps = slots_.scope->maps(context.tokens);
-  if (previous.packing && previous.packing->same_maps(*context.maps)) {
-    context.shared_bias = previous.shared_bias;
-  }
-  if (slots_.bias && slots_.bias->shared() && !context.shared_bias.defined()) {
-    context.shared_bias = slots_.bias->map(q, context);
-  }
-  const bool goes_on =
-      previous.maps.defined() && previous.packing->same_maps(*context.maps);
-  const Var before = goes_on ? previous.maps : Var();
+  Carry next = carried(previous, context.maps);
+  const Var before = std::move(next.maps);
+  context.depth = next.depth;
+  if (slots_.bias && slots_.bias->shared()) share_bias(next, context);
   const std::optional<double> scale = slots_.score->dot_scale();
   const bool fusable = enabled(FastPath::fused_attention) && scale &&
                        slots_.scope->dense() &&
@@ -89,7 +84,8 @@ AttentionOutput Attention::attend(const Var& q, const Made& key,
     if (const auto form = slots_.evolve->closed_form()) {
       const Var k = key();
       const Var v = value();
-      return fused(q, k, v, before, context, *scale, *form, wanted);
+      return fused(q, k, v, before, std::move(next), context, *scale, *form,
+                   wanted);
     }
   }
   const Var scores = scored(q, key(), context);
@@ -99,10 +95,29 @@ AttentionOutput Attention::attend(const Var& q, const Made& key,
   const Var kept = dropout_(probabilities);
   Var mixed = slots_.scope->mix(kept, value(), context);
   if (slots_.bias) mixed = slots_.bias->mix(mixed, kept, context);
-  return {mixed,
-          {evolved.carry, context.maps, context.shared_bias},
-          probabilities,
-          scores};
+  next.maps = evolved.carry;
+  return {mixed, std::move(next), probabilities, scores};
+}
+
+Carry Attention::carried(const Carry& previous, const PackingPtr& maps) {
+  Carry next = previous;
+  next.packing = maps;
+  ++next.depth;
+  if (previous.packing && !previous.packing->same_maps(*maps)) {
+    next.maps = Var();
+    next.depth = 0;
+  }
+  return next;
+}
+
+void Attention::share_bias(Carry& next, AttentionContext& context) const {
+  if (!next.table.defined()) next.table = slots_.bias->table();
+  context.table = next.table;
+  if (!next.shared_packing || !next.shared_packing->same_cells(*context.maps)) {
+    next.shared_bias = slots_.bias->map({}, context);
+    next.shared_packing = context.maps;
+  }
+  context.shared_bias = next.shared_bias;
 }
 
 bool Attention::reads_queries() const {
@@ -124,7 +139,7 @@ Var Attention::scored(const Var& q, const Var& k,
 }
 
 AttentionOutput Attention::fused(const Var& q, const Var& k, const Var& v,
-                                 const Var& previous,
+                                 const Var& previous, Carry next,
                                  const AttentionContext& context, double scale,
                                  const ClosedFormView& form,
                                  const AttentionWanted& wanted) const {
@@ -134,16 +149,16 @@ AttentionOutput Attention::fused(const Var& q, const Var& k, const Var& v,
   const EvolveCoefficients c = starts ? kVanillaStep : form.c;
   const bool kept = wanted.carry || wanted.probabilities || wanted.scores;
   const auto maps = wanted.gradients ? std::make_shared<FusedMaps>() : nullptr;
-  const FusedAttentionOutput out = fused_attention(
-      q, k, v, c.a != 0.0 || c.p != 0.0 ? previous : Var(),
-      c.w != 0.0 ? form.weight : Var(), c.w != 0.0 ? form.bias : Var(),
-      context.maps,
-      {c, scale, form.softmax_scale, dropout_.at(), kept, form.shift,
-       slots_.bias ? bias_map(q, context) : Var(), maps});
+  const double softmax_scale = form.softmax_scale(context.depth);
+  const FusedAttentionOutput out =
+      fused_attention(q, k, v, c.a != 0.0 || c.p != 0.0 ? previous : Var(),
+                      c.w != 0.0 ? form.weight : Var(),
+                      c.w != 0.0 ? form.bias : Var(), context.maps,
+                      {c, scale, softmax_scale, dropout_.at(), kept, form.shift,
+                       slots_.bias ? bias_map(q, context) : Var(), maps});
   Var probabilities, scores;  // computing them changes no other result
   if (wanted.probabilities) {
-    probabilities =
-        slots_.scope->normalise(out.carry, form.softmax_scale, context);
+    probabilities = slots_.scope->normalise(out.carry, softmax_scale, context);
   }
   if (wanted.scores) scores = scored(q, k, context);
   if (maps && out.context.requires_grad()) {
@@ -151,10 +166,8 @@ AttentionOutput Attention::fused(const Var& q, const Var& k, const Var& v,
     maps->observe_probabilities(probabilities);
     maps->observe_scores(scores);
   }
-  return {out.context,
-          {out.carry, context.maps, context.shared_bias},
-          probabilities,
-          scores};
+  next.maps = out.carry;
+  return {out.context, std::move(next), probabilities, scores};
 }
 
 std::optional<std::int64_t> Attention::reach_back() const {
@@ -201,19 +214,19 @@ AttentionOutput Attention::step_by_number(const Tensor& query,
   const ClosedFormView form = slots_.evolve->closed_form().value();
   const std::vector<std::int64_t> offsets = cache.offsets();
   const bool chained = form.c.a != 0.0 || form.c.p != 0.0;
-  CachedEvolving e{form.c, form.softmax_scale, form.shift};
-  e.carry = carry;
-  PackingPtr maps = previous.packing;
+  Carry next = previous;
+  ++next.depth;
   if (chained || carry) {
-    maps = slots_.scope->maps(std::make_shared<const Packing>(
-        config_.heads, equal_offsets(query.dim(0), 1), offsets));
+    const auto tokens = std::make_shared<const Packing>(
+        config_.heads, equal_offsets(query.dim(0), 1), offsets);
+    next = carried(previous, slots_.scope->maps(tokens));
   }
+  CachedEvolving e{form.c, form.softmax_scale(next.depth), form.shift};
+  e.carry = carry;
   if (chained) {
-    const bool goes_on =
-        previous.maps.defined() && previous.packing->same_maps(*maps);
     // The first map of a chain equals the scores.
-    if (!goes_on) e.c = kVanillaStep;
-    if (goes_on) e.previous = previous.maps.data();
+    if (!next.maps.defined()) e.c = kVanillaStep;
+    if (next.maps.defined()) e.previous = next.maps.data();
   }
   if (e.c.w != 0.0) {
     e.weight = form.weight.data();
@@ -224,10 +237,8 @@ AttentionOutput Attention::step_by_number(const Tensor& query,
   const CachedAttended out = cached_attention(
       query, cache.keys, cache.values, cache.all_rows(), offsets, config_.heads,
       slots_.score->dot_scale().value(), e);
-  return {Var(out.context),
-          {carry ? Var(out.carry) : Var(), maps, previous.shared_bias},
-          Var(),
-          Var()};
+  next.maps = carry ? Var(out.carry) : Var();
+  return {Var(out.context), std::move(next), Var(), Var()};
 }
 
 AttentionOutput Attention::step(const Var& rows, AttentionCache& cache,

@@ -41,8 +41,9 @@ struct AttentionConfig {
   std::optional<AffineInit> query_init = {};  // default: init
   ProjectionNames names = {};
   DType dtype = DType::f32;
-  int layer = 0;
-  int num_layers = 1;
+  int layer = 0;       // in its chain
+  int num_layers = 1;  // length of the chain
+  StackPlace place = {};
 
   std::int64_t key_size() const { return heads * head_key_width; }
   std::int64_t value_size() const { return heads * head_value_width; }
@@ -52,7 +53,10 @@ struct AttentionConfig {
 struct Carry {
   Var maps;  // undefined: the chain restarts
   PackingPtr packing;
-  Var shared_bias = {};  // map of the first layer, if Bias::shared()
+  int depth = -1;  // number of maps since the chain's start, less this one
+  Var table = {};  // see Bias::table()
+  Var shared_bias = {};                 // the last map of Bias::shared()
+  PackingPtr shared_packing = nullptr;  // its layout
 };
 
 struct AttentionOutput {
@@ -117,6 +121,11 @@ class Attention : public Module {
                          const AttentionWanted& wanted);
   AttentionOutput step_by_number(const Tensor& query, AttentionCache& cache,
                                  const Carry& previous, bool carry) const;
+  // Returns the carry before this layer's step, in its layout: without maps
+  // where the chain restarts.
+  static Carry carried(const Carry& previous, const PackingPtr& maps);
+  // Adds the shared bias to the carry and the context.
+  void share_bias(Carry& next, AttentionContext& context) const;
   // Whether the scores or the bias depend on the queries.
   bool reads_queries() const;
   // Returns the map that the bias slot adds; the slot must not be empty.
@@ -124,8 +133,9 @@ class Attention : public Module {
   // Returns S with the bias.
   Var scored(const Var& q, const Var& k, const AttentionContext& context) const;
   AttentionOutput fused(const Var& q, const Var& k, const Var& v,
-                        const Var& previous, const AttentionContext& context,
-                        double scale, const ClosedFormView& form,
+                        const Var& previous, Carry next,
+                        const AttentionContext& context, double scale,
+                        const ClosedFormView& form,
                         const AttentionWanted& wanted) const;
 
   AttentionConfig config_;

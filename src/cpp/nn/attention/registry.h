@@ -20,6 +20,7 @@ struct SlotSite {
   std::int64_t head_key_width = 1;    // of queries and keys
   std::int64_t head_value_width = 1;  // of values
   DType dtype = DType::f32;
+  StackPlace place = {};
 };
 
 // Returns this layer's value of an option with `per_layer`. Throws ConfigError
@@ -27,7 +28,16 @@ struct SlotSite {
 double of_layer(const Options& options, const char* key, const SlotSite& site);
 
 template <typename Slot>
-using SlotMaker = std::function<std::unique_ptr<Slot>(const SlotSite&)>;
+struct SlotMaker {
+  std::function<std::unique_ptr<Slot>(const SlotSite&)> make = {};
+  Options options = {};  // of kinds written in C++
+  bool of_stack = false;
+
+  explicit operator bool() const { return make != nullptr; }
+  std::unique_ptr<Slot> operator()(const SlotSite& site) const {
+    return make(site);
+  }
+};
 
 template <typename Slot>
 struct SlotKind {
@@ -35,6 +45,9 @@ struct SlotKind {
   std::string paper;
   std::vector<OptionSpec> options;
   std::function<std::unique_ptr<Slot>(const Options&, const SlotSite&)> make;
+  // Whether layers share parameters of the first one: then it must have the
+  // same kind with the same options.
+  bool of_stack = false;
 };
 
 // The slot's name in messages and in specs, such as "evolve".
@@ -79,9 +92,10 @@ SlotMaker<Slot> slot_maker(const Options& options) {
     if (kind.name == name) {
       const Options checked =
           validate_options("attention." + name, options, kind.options);
-      return [&kind, checked](const SlotSite& site) {
-        return kind.make(checked, site);
-      };
+      return {[&kind, checked](const SlotSite& site) {
+                return kind.make(checked, site);
+              },
+              checked, kind.of_stack};
     }
     known += (known.empty() ? "" : ", ") + kind.name;
   }

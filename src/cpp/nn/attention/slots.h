@@ -17,6 +17,12 @@ struct Tokens {
   PackingPtr packing;
 };
 
+// A layer's index among all attention layers of its stack, and their number. A
+// stack with maps of several sizes has several chains.
+struct StackPlace {
+  int index = 0, count = 0;  // count 0: the stack is one chain
+};
+
 // The layer and layouts that a slot works with.
 struct AttentionContext {
   int layer = 0;               // 0-based index in its chain
@@ -24,6 +30,8 @@ struct AttentionContext {
   PackingPtr tokens;           // queries and keys of each sequence
   PackingPtr maps;             // heads x rows x columns of each sequence's maps
   double carry_dropout = 0.0;  // rate in training, for kinds that use it
+  int depth = 0;               // number of earlier maps since the chain's start
+  Var table = {};              // see Bias::table()
   Var shared_bias = {};        // see Bias::shared()
 };
 
@@ -93,9 +101,12 @@ class Bias : public Module {
 
   // Returns the flat maps to add; q [query tokens, heads d].
   virtual Var map(const Var& q, const AttentionContext& context) const = 0;
-  // Whether all layers of a chain add the same map. Only the first layer calls
-  // map(); it passes the result on.
+  // Whether all layers of a stack add the same map, which does not depend on q.
+  // It is passed on to layers with the same cells.
   virtual bool shared() const { return false; }
+  // The parameters of a shared map, in the first layer alone; it passes them
+  // on.
+  virtual Var table() const { return {}; }
   // Whether map() works for the last queries of a causal scope, with fewer
   // queries than keys: then tokens can be computed one by one.
   virtual bool knows_last_rows() const { return false; }
@@ -119,12 +130,17 @@ struct Evolved {
 };
 
 // The step L = p M + s S + w ReLU(Conv(a M + b S)), with L as the carry and a
-// softmax over softmax_scale L.
+// softmax over L, or with `mean` over L divided by the number of summed maps.
 struct ClosedFormView {
   EvolveCoefficients c = kVanillaStep;
-  double softmax_scale = 1.0;
+  bool mean = false;
   Var weight = {}, bias = {};  // undefined where w = 0
   MapShift shift = {};         // shift of the convolution
+
+  // Factor of L in the softmax, after `depth` earlier maps.
+  double softmax_scale(int depth) const {
+    return mean ? 1.0 / (depth + 1) : 1.0;
+  }
 };
 
 // Combines the scores of this layer with the previous layer's maps.

@@ -21,14 +21,17 @@ AttentionSpec::AttentionSpec()
 
 double of_layer(const Options& options, const char* key, const SlotSite& site) {
   const std::vector<double> all = options.numbers(key);
-  EA_CHECK_AS(ConfigError,
-              all.size() == 1 ||
-                  all.size() == static_cast<std::size_t>(site.num_layers),
-              "attention",
-              "{} has {} numbers for {} layers; expected one for all layers, "
-              "or one for each",
-              key, all.size(), site.num_layers);
-  return all[all.size() == 1 ? 0 : static_cast<std::size_t>(site.layer)];
+  const StackPlace place = site.place.count > 0
+                               ? site.place
+                               : StackPlace{site.layer, site.num_layers};
+  EA_CHECK_AS(
+      ConfigError,
+      all.size() == 1 || all.size() == static_cast<std::size_t>(place.count),
+      "attention",
+      "{} has {} numbers for {} layers; expected one for all layers, "
+      "or one for each",
+      key, all.size(), place.count);
+  return all[all.size() == 1 ? 0 : static_cast<std::size_t>(place.index)];
 }
 
 const AttentionSpec& spec_of_layer(const AttentionSpecs& specs, int layer,
@@ -39,7 +42,16 @@ const AttentionSpec& spec_of_layer(const AttentionSpecs& specs, int layer,
       "attention",
       "{} specs for {} layers; expected one for all, or one for each",
       specs.size(), num_layers);
-  return specs[specs.size() == 1 ? 0 : static_cast<std::size_t>(layer)];
+  const AttentionSpec& own =
+      specs[specs.size() == 1 ? 0 : static_cast<std::size_t>(layer)];
+  const Options& first = specs.front().bias.options;
+  EA_CHECK_AS(
+      ConfigError, !own.bias.of_stack || own.bias.options == first, "attention",
+      "layer {} has the bias '{}', which layer 0 has not, or with other "
+      "options; its parameters are those of layer 0: give both the "
+      "same bias",
+      layer, own.bias.options.text("kind"));
+  return own;
 }
 
 Slots make_slots(const AttentionSpec& spec, const SlotSite& site) {
@@ -50,8 +62,9 @@ Slots make_slots(const AttentionSpec& spec, const SlotSite& site) {
       !slots.scope->causal() || !slots.evolve->reads_later_queries(),
       "attention",
       "the evolve slot has a kernel of size {}, which reads the maps of "
-      "later queries: a causal scope rules them out; use the kind "
-      "evolving_causal, kernel_size=1, or a scope that is not causal",
+      "later queries: a causal scope rules them out; use kernel_size=1, the "
+      "kind evolving_causal with shift='diagonal' or 'query', or a scope that "
+      "is not causal",
       slots.evolve->kernel_size());
   EA_CHECK_AS(ConfigError,
               slots.scope->sums_pairs() || !slots.score->sums_pairs(),

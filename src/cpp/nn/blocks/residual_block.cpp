@@ -35,7 +35,7 @@ void ResidualBlock::add_layer(std::int64_t in, std::int64_t out,
                               bool active) {
   ConvLayerConfig layer{
       {in, out, kernel, stride, config_.dtype}, config_.norm, {}, {}};
-  if (active) layer.activation = config_.activation;
+  if (active) layer.activation = Activation::relu;
   if (kernel == 3 && !config_.beside.empty()) {
     layer.beside = config_.beside[wide_++];
   }

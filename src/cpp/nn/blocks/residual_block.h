@@ -25,8 +25,9 @@ struct ResidualBlockConfig {
   std::size_t wide_convolutions() const { return bottleneck ? 1 : 2; }
 };
 
-// y = act(F(x) + shortcut(x)). The shortcut is x itself, or a 1 x 1 convolution
-// with a norm where the size or the number of channels changes.
+// y = act(F(x) + shortcut(x)); within F it is ReLU, as in Hugging Face's. The
+// shortcut is x itself, or a 1 x 1 convolution with a norm where the size or
+// the number of channels changes.
 class ResidualBlock : public ImageBlock {
  public:
   explicit ResidualBlock(const ResidualBlockConfig& config);

@@ -70,10 +70,11 @@ class BucketBias final : public Bias {
   }
 
   bool shared() const override { return true; }
+  Var table() const override { return table_; }
   bool knows_last_rows() const override { return true; }
 
   Var map(const Var& /*q*/, const AttentionContext& context) const override {
-    EA_CHECK_AS(ConfigError, table_.defined(), "attention",
+    EA_CHECK_AS(ConfigError, context.table.defined(), "attention",
                 "layer {} adds the buckets' map of the first layer of its "
                 "stack, which has none; expected the bias 'buckets' in layer "
                 "0 too",
@@ -84,7 +85,8 @@ class BucketBias final : public Bias {
     std::sort(kinds.begin(), kinds.end());
     kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
     const std::int64_t most = reach(*maps, kinds);
-    const Var numbers = by_offset(kinds, most, maps->is_causal());
+    const Var numbers =
+        by_offset(context.table, kinds, most, maps->is_causal());
     // Index into `kinds` for each query, by its sequence.
     std::vector<std::int64_t> kind_of;
     for (std::size_t b = 0; b < places.size(); ++b) {
@@ -114,8 +116,8 @@ class BucketBias final : public Bias {
 
   // Returns [kinds, heads (2 most + 1)]: for each head, the numbers for j - i =
   // -most .. most; 0 where a causal map has no cell.
-  Var by_offset(const std::vector<std::int64_t>& kinds, std::int64_t most,
-                bool causal) const {
+  Var by_offset(const Var& table, const std::vector<std::int64_t>& kinds,
+                std::int64_t most, bool causal) const {
     std::vector<std::int64_t> ids;
     for (const std::int64_t first : kinds) {
       for (std::int64_t e = -most; e <= most; ++e) {
@@ -124,9 +126,9 @@ class BucketBias final : public Bias {
       }
     }
     const auto n = static_cast<std::int64_t>(kinds.size());
-    const std::int64_t heads = table_.dim(1);
-    const Var numbers = reshape(gather_rows(table_, from_values(ids)),
-                                {n, 2 * most + 1, heads});
+    const std::int64_t heads = table.dim(1);
+    const Var numbers =
+        reshape(gather_rows(table, from_values(ids)), {n, 2 * most + 1, heads});
     return reshape(transpose(numbers, 1, 2), {n, heads * (2 * most + 1)});
   }
 
@@ -183,6 +185,7 @@ const Register<Bias> kBuckets({
                 "(default: 1 / sqrt(heads * width of a head))"},
     },
     make_buckets,
+    true,
 });
 
 }  // namespace

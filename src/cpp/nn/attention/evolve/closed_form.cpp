@@ -6,21 +6,18 @@
 namespace ea {
 
 ClosedForm::ClosedForm(const EvolveCoefficients& c, const EvolveKernel& kernel,
-                       const SlotSite& site, bool plain, double softmax_scale)
-    : ConvolvedEvolve(kernel),
-      c_(plain ? kVanillaStep : c),
-      softmax_scale_(softmax_scale) {
+                       const SlotSite& site, bool plain, bool mean)
+    : ConvolvedEvolve(kernel), c_(plain ? kVanillaStep : c), mean_(mean) {
   if (c_.w != 0.0) add_convolution(site);
 }
 
 Evolved ClosedForm::step(const Var& scores, const Var& previous,
                          const AttentionContext& context) {
-  if (!previous.defined() && takes_previous()) {
-    return {scores, scores, softmax_scale_};
-  }
+  const double scale = closed_form()->softmax_scale(context.depth);
+  if (!previous.defined() && takes_previous()) return {scores, scores, scale};
   const Var logits =
       evolve(previous, scores, weight(), bias(), c_, context.maps, shift());
-  return {logits, logits, softmax_scale_};
+  return {logits, logits, scale};
 }
 
 std::unique_ptr<Evolve> make_evolving(const EvolvingConfig& config,

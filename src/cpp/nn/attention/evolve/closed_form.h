@@ -6,26 +6,27 @@
 
 namespace ea {
 
-// L = p M + s S + w ReLU(Conv(a M + b S)); the softmax takes t L, the carry is
-// L. A layer that reads M has L = S where the chain restarts. Layers with w = 0
-// have no convolution parameters.
+// L = p M + s S + w ReLU(Conv(a M + b S)) is the carry; the softmax takes L, or
+// with `mean` L divided by the number of maps since the chain's start. A layer
+// that reads M has L = S where the chain restarts. Layers with w = 0 have no
+// convolution parameters.
 class ClosedForm final : public ConvolvedEvolve {
  public:
   // `plain`: L = S. The first layer of a chain, which has no M, must be plain
   // if its coefficients read M.
   ClosedForm(const EvolveCoefficients& c, const EvolveKernel& kernel,
-             const SlotSite& site, bool plain, double softmax_scale = 1.0);
+             const SlotSite& site, bool plain, bool mean = false);
 
   Evolved step(const Var& scores, const Var& previous,
                const AttentionContext& context) override;
   bool takes_previous() const override { return c_.a != 0.0 || c_.p != 0.0; }
   std::optional<ClosedFormView> closed_form() const override {
-    return ClosedFormView{c_, softmax_scale_, weight(), bias(), shift()};
+    return ClosedFormView{c_, mean_, weight(), bias(), shift()};
   }
 
  private:
   EvolveCoefficients c_;
-  double softmax_scale_;
+  bool mean_;
 };
 
 // Evolving Attention (Wang et al., ICML 2021, Eq. 4):

@@ -12,10 +12,9 @@ constexpr int kDeep = 24;
 std::unique_ptr<Evolve> make_residual(const Options& options,
                                       const SlotSite& site) {
   const bool mean = options.flag("running_mean", site.num_layers > kDeep);
-  const double scale = mean ? 1.0 / (site.layer + 1) : 1.0;
   return std::make_unique<ClosedForm>(EvolveCoefficients{0, 0, 1, 1, 0},
                                       EvolveKernel{}, site, site.layer == 0,
-                                      scale);
+                                      mean);
 }
 
 const Register<Evolve> kResidual({
@@ -24,8 +23,8 @@ const Register<Evolve> kResidual({
     {
         {.name = "running_mean",
          .type = "bool?",
-         .doc = "whether layer l divides the summed logits by l + 1 before the "
-                "softmax (default: only in models deeper than 24 layers)"},
+         .doc = "whether the softmax takes the mean of the summed logits, not "
+                "the sum (default: only in models deeper than 24 layers)"},
     },
     make_residual,
 });

@@ -1,0 +1,137 @@
+"""Stacks whose layers differ: shared tables, chains that restart, numbers by layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers_models import NO_DROPOUT, SIZES
+
+import evolving_attention as ea
+from evolving_attention.attention import (
+    BucketedPositions,
+    Dense,
+    Evolving,
+    Residual,
+    Spec,
+    Window,
+)
+
+IDS = np.array([[2, 5, 6, 7, 8, 3, 9, 4]])
+
+
+def run(attention: list[Any], **wanted: bool) -> Any:
+    """Returns the output of a BERT with these layers and seed 0."""
+    sizes = {**SIZES, **NO_DROPOUT, "num_hidden_layers": len(attention)}
+    ea.manual_seed(0)
+    model = ea.BertModel(ea.BertConfig(attention=attention, **sizes), "float64").eval()
+    with ea.no_grad():
+        return model(IDS, **wanted)
+
+
+def with_buckets(causal: bool, *options: int, **more: Any) -> Spec:
+    bias = BucketedPositions(*options, initial_std=1.0, **more)
+    return Spec(scope=Dense(causal=causal), bias=bias)
+
+
+def test_a_dense_layer_after_a_causal_one_has_the_bias_of_all_keys() -> None:
+    """The table is shared, not the map, whose cells the scopes choose."""
+
+    def bias_of_last(first: bool) -> np.ndarray:
+        shown = {"output_attention_scores": True}
+        some = [with_buckets(first), with_buckets(False)]
+        full = run(some, **shown).attention_scores[1].numpy()
+        plain = run([some[0], Spec()], **shown).attention_scores[1].numpy()
+        return full - plain
+
+    dense, after_causal = bias_of_last(False), bias_of_last(True)
+    np.testing.assert_allclose(after_causal, dense, atol=1e-12)
+    assert np.abs(np.triu(dense[0, 0], 1)).max() > 0.5
+
+
+@pytest.mark.parametrize(
+    "between", [Spec(scope=Window(3)), Spec(), Spec(scope=Dense(causal=True))]
+)
+def test_the_table_passes_layers_without_it(between: Spec) -> None:
+    first = with_buckets(False)
+    assert run([first, between, first]).last_hidden_state.shape == (1, 8, 32)
+
+
+def test_the_buckets_of_t5_pass_a_window() -> None:
+    model = ea.create_model(
+        "t5_small",
+        **{"vocab_size": 60, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_heads": 4},
+        num_layers=3,
+        attention=["vanilla", Spec(scope=Window(3)), "vanilla"],
+    ).eval()
+    ids = np.array([[5, 6, 3]])
+    assert model(ids, decoder_input_ids=ids).logits.shape == (1, 3, 60)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [Spec(), with_buckets(False)],
+        [with_buckets(False, 32), with_buckets(False, 8)],
+        [with_buckets(False), with_buckets(False, bidirectional=False)],
+    ],
+    ids=["no table", "other number", "other direction"],
+)
+def test_buckets_that_layer_0_has_not_are_refused_when_made(layers: list[Spec]) -> None:
+    with pytest.raises(ea.errors.ConfigError, match=r"layer 1 .*'buckets'.*layer 0"):
+        run(layers)
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    grown = np.exp(x - x.max(-1, keepdims=True))
+    return grown / grown.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize("maps", [1, 2, 3])
+@pytest.mark.parametrize("plain", [False, True])
+def test_the_running_mean_counts_from_the_start_of_the_chain(
+    maps: int, plain: bool
+) -> None:
+    if plain:
+        ea.set_fast_path("fused_attention", False)
+    before = [Spec(scope=Window(3))] * 2
+    layers = [*before, *[Residual(running_mean=True)] * maps]
+    found = run(layers, output_attentions=True, output_attention_logits=True)
+    logits = found.attention_logits[-1].numpy()
+    expected = softmax(logits / maps)
+    np.testing.assert_allclose(found.attentions[-1].numpy(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "layers"), [("aa_resnet34", 26), ("aa_resnet50", 13), ("cifar_net", 6)]
+)
+def test_images_take_a_number_for_each_attention(name: str, layers: int) -> None:
+    """A list counts all layers with attention, not those of one chain."""
+    sizes = {"num_labels": 5, **({"image_size": 64} if "resnet" in name else {})}
+    model = ea.create_model(name, attention=Evolving([0.1] * layers, 0.1), **sizes)
+    assert len(model.config.attention.evolve.alpha) == layers
+    with pytest.raises(ea.errors.ConfigError, match=f"for {layers} layers"):
+        ea.create_model(name, attention=Evolving([0.1] * (layers - 1), 0.1), **sizes)
+
+
+def test_the_numbers_of_images_are_those_of_their_layers() -> None:
+    """Number i is that of spec i in a list of specs."""
+    images = np.random.default_rng(0).normal(size=(2, 3, 32, 32)).astype(np.float32)
+    alphas = [0.0, 0.9, 0.2, 0.7, 0.1, 0.5]
+    found = []
+    for attention in (
+        Evolving(alphas, 0.1),
+        [Evolving(alpha, 0.1) for alpha in alphas],
+    ):
+        ea.manual_seed(0)
+        model = ea.create_model("cifar_net", num_labels=5, attention=attention).eval()
+        with ea.no_grad():
+            found.append(model(images).logits.numpy())
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("size", [2**63, -(2**63) - 1, 10**30])
+def test_whole_numbers_beyond_64_bits_are_refused(size: int) -> None:
+    with pytest.raises(ea.errors.ConfigError, match="64 bits"):
+        Window(size)
