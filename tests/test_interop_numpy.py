@@ -312,7 +312,7 @@ def test_torch_forms():
     x = torch.arange(6.0).reshape(2, 3)
     assert np.array_equal(np.asarray(ea.Tensor(x.T)), x.T.numpy())
     assert np.array_equal(np.asarray(ea.Tensor(x[:, 1:])), x[:, 1:].numpy())
-    assert ea.Tensor(x > 2).dtype == "uint8"
+    assert ea.Tensor(x > 2).dtype == "bool"
     assert ea.Tensor(x.half()).dtype == "float32"
     assert ea.Tensor(x.to(torch.int16)).dtype == "int64"
     with pytest.raises(ea.InputError, match="detach"):

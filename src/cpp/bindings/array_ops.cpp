@@ -121,7 +121,8 @@ The gradient comes back in the type of x.
 
 Args:
     x: [...] of any type.
-    dtype: "float32", "bfloat16", "float64", "int64", "int32" or "uint8".
+    dtype: "float32", "bfloat16", "float64", "int64", "int32", "uint8" or
+        "bool".
 
 Returns:
     [...] in the shape of x.

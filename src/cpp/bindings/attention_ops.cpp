@@ -158,7 +158,7 @@ Args:
     x: flat maps of packing.map_elements elements.
     packing: heads and sequences, with what limits the keys.
     scale: factor of the maps before the softmax.
-    key_mask: uint8 [total keys], 0 for a key that no row sees, in place of the
+    key_mask: bool or uint8 [total keys], 0 for a key that no row sees, in place of the
         packing's; None: the packing's.
 
 Returns:

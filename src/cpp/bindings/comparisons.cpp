@@ -36,7 +36,7 @@ Args:
     other: a tensor, an array or a number; the shapes broadcast.
 
 Returns:
-    Tensor of uint8, which selects as a mask.
+    Tensor of bool, which selects as a mask.
 
 Raises:
     ShapeError: the shapes do not broadcast.
@@ -141,7 +141,7 @@ void bind_kinds(py::class_<Var>& c) {
                             kind.formula + R"(, else 0
 
 Returns:
-    Tensor of uint8 in the shape of x, which selects as a mask.
+    Tensor of bool in the shape of x, which selects as a mask.
 
 Example:
     >>> from evolving_attention import Tensor

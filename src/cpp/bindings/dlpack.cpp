@@ -36,7 +36,13 @@ struct DLManagedTensor {
 };
 
 constexpr std::int32_t kDLCPU = 1, kDLCUDA = 2;
-enum : std::uint8_t { kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4 };
+enum : std::uint8_t {
+  kDLInt = 0,
+  kDLUInt = 1,
+  kDLFloat = 2,
+  kDLBfloat = 4,
+  kDLBool = 6
+};
 
 DLDataType type_of(DType dtype) {
   switch (dtype) {
@@ -50,6 +56,8 @@ DLDataType type_of(DType dtype) {
       return {kDLInt, 64, 1};
     case DType::i32:
       return {kDLInt, 32, 1};
+    case DType::boolean:
+      return {kDLBool, 8, 1};
     default:
       return {kDLUInt, 8, 1};
   }
@@ -57,7 +65,7 @@ DLDataType type_of(DType dtype) {
 
 DType dtype_of_type(const DLDataType& type) {
   for (const DType t : {DType::f32, DType::bf16, DType::f64, DType::i64,
-                        DType::i32, DType::u8}) {
+                        DType::i32, DType::u8, DType::boolean}) {
     const DLDataType ours = type_of(t);
     if (ours.code == type.code && ours.bits == type.bits && type.lanes == 1) {
       return t;
@@ -65,7 +73,7 @@ DType dtype_of_type(const DLDataType& type) {
   }
   fail<DTypeError>("from_dlpack",
                    "element type with code {} and {} bits is not one of "
-                   "float32, bfloat16, float64, int64, int32, uint8",
+                   "float32, bfloat16, float64, int64, int32, uint8, bool",
                    static_cast<int>(type.code), static_cast<int>(type.bits));
 }
 

@@ -118,8 +118,8 @@ Var ranges(const Var& self, const py::tuple& key) {
   return whole ? copied(x) : x;
 }
 
-// A key as NumPy reads it: tensors as arrays, uint8 tensors as masks. `axes` is
-// the minimum number of axes it reads.
+// A key as NumPy reads it: tensors as arrays, bool and uint8 as masks. `axes`
+// is the minimum number of axes it reads.
 struct Plain {
   py::tuple key;
   int axes = 0;
@@ -132,8 +132,7 @@ py::object as_index(const py::handle& part) {
                 "a tensor of {} is not an index; expected integers, or a mask: "
                 "x[mask > 0]",
                 t.dtype());
-    return to_numpy(t).attr("astype")(t.dtype() == DType::u8 ? "bool"
-                                                             : "int64");
+    return to_numpy(t).attr("astype")(is_mask(t.dtype()) ? "bool" : "int64");
   }
   if (is_foreign(part)) {
     return py::module_::import("numpy").attr("asarray")(part);

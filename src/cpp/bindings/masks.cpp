@@ -24,7 +24,7 @@ Var together(const Var& self, const py::object& other) {
 }
 
 Var inverted(const Var& self) {
-  return Var(combine(Logic::one, self.data(), full({}, DType::u8, 1.0)));
+  return Var(combine(Logic::one, self.data(), full({}, DType::boolean, 1.0)));
 }
 
 // any() counts elements that differ from 0: the count must not be 0. all()
@@ -56,7 +56,7 @@ Args:
       name + R"((tensor) hands it over.
 
 Returns:
-    Tensor of uint8 without the axes; of all elements a 0-d one.
+    Tensor of bool without the axes; of all elements a 0-d one.
 
 Raises:
     ShapeError: there is no such axis.

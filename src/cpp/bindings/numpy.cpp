@@ -29,7 +29,7 @@ std::function<void()> holder(py::object owner) {
 std::optional<DType> shared_dtype(const py::dtype& dtype) {
   const std::string name = py::str(dtype.attr("name"));
   for (const DType t : {DType::f32, DType::bf16, DType::f64, DType::i64,
-                        DType::i32, DType::u8}) {
+                        DType::i32, DType::u8, DType::boolean}) {
     if (name == name_of(t)) return t;
   }
   return {};
@@ -38,8 +38,6 @@ std::optional<DType> shared_dtype(const py::dtype& dtype) {
 // Returns the name of our type nearest to another NumPy type.
 const char* nearest(const py::dtype& dtype) {
   switch (dtype.kind()) {
-    case 'b':
-      return "uint8";
     case 'i':
     case 'u':
       return "int64";

@@ -454,12 +454,12 @@ void bind_tensor(py::module_& m) {
       [](const ArrayArgument& given) {
         const py::array& array = given.value;
         Tensor t = from_python(array);
-        EA_CHECK_AS(InputError, t.raw() == array.data() || t.numel() == 0,
-                    "from_numpy",
-                    "this {} array of shape {} cannot be shared: expected a "
-                    "C-contiguous, writable array of float32, float64, "
-                    "bfloat16, int64, int32 or uint8; Tensor(array) copies",
-                    py::str(array.dtype()).cast<std::string>(), t.shape());
+        EA_CHECK_AS(
+            InputError, t.raw() == array.data() || t.numel() == 0, "from_numpy",
+            "this {} array of shape {} cannot be shared: expected a "
+            "C-contiguous, writable array of float32, float64, "
+            "bfloat16, int64, int32, uint8 or bool; Tensor(array) copies",
+            py::str(array.dtype()).cast<std::string>(), t.shape());
         return Var(std::move(t));
       },
       py::arg("array"),

@@ -15,10 +15,8 @@ template <typename T, typename Holds>
 void fill(const Tensor& a, const Tensor& b, const Tensor& y, Holds holds) {
   const T* pa = a.data<T>();
   const T* pb = b.data<T>();
-  auto* out = y.data<std::uint8_t>();
-  for (std::int64_t i = 0; i < y.numel(); ++i) {
-    out[i] = holds(pa[i], pb[i]) ? 1 : 0;
-  }
+  auto* out = y.data<bool>();
+  for (std::int64_t i = 0; i < y.numel(); ++i) out[i] = holds(pa[i], pb[i]);
 }
 
 template <typename T>
@@ -86,7 +84,7 @@ Tensor compare(Comparison op, const Tensor& a, const Tensor& b) {
   const DType dtype = floats ? DType::f64 : DType::i64;
   const Tensor left = host_values(a, shape, dtype);
   const Tensor right = host_values(b, shape, dtype);
-  const Tensor y = empty(shape, DType::u8);
+  const Tensor y = empty(shape, DType::boolean);
   if (floats) {
     fill<double>(op, left, right, y);
   } else {
@@ -97,25 +95,24 @@ Tensor compare(Comparison op, const Tensor& a, const Tensor& b) {
 
 Tensor combine(Logic op, const Tensor& a, const Tensor& b) {
   for (const Tensor* mask : {&a, &b}) {
-    EA_CHECK_AS(DTypeError, mask->dtype() == DType::u8, "mask",
-                "expected two masks of uint8, as comparisons give them, got "
+    EA_CHECK_AS(DTypeError, is_mask(mask->dtype()), "mask",
+                "expected two masks, as comparisons give them, got "
                 "{} and {}; compare numbers with 0 first",
                 a.dtype(), b.dtype());
   }
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), "mask");
-  const Tensor left = host_values(a, shape, DType::u8);
-  const Tensor right = host_values(b, shape, DType::u8);
-  const Tensor y = empty(shape, DType::u8);
+  const Tensor left = host_values(a, shape, DType::boolean);
+  const Tensor right = host_values(b, shape, DType::boolean);
+  const Tensor y = empty(shape, DType::boolean);
   switch (op) {
     case Logic::both:
-      fill<std::uint8_t>(left, right, y, std::logical_and<std::uint8_t>());
+      fill<bool>(left, right, y, std::logical_and<bool>());
       break;
     case Logic::either:
-      fill<std::uint8_t>(left, right, y, std::logical_or<std::uint8_t>());
+      fill<bool>(left, right, y, std::logical_or<bool>());
       break;
     case Logic::one:
-      fill<std::uint8_t>(left, right, y,
-                         [](auto p, auto q) { return (p != 0) != (q != 0); });
+      fill<bool>(left, right, y, std::not_equal_to<bool>());
       break;
   }
   return to_device(y, a.device());

@@ -41,6 +41,7 @@ Var taken(const Var& x, const Tensor& found, std::optional<int> axis,
 // Smallest and largest number of an integer type, the latter rounded down to a
 // double.
 std::pair<double, double> range_of(DType dtype) {
+  if (dtype == DType::boolean) return {0, 1};
   if (dtype == DType::u8) return {0, UINT8_MAX};
   if (dtype == DType::i32) return {INT32_MIN, INT32_MAX};
   return {-0x1p63, 0x1.fffffffffffffp62};

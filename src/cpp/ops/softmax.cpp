@@ -61,9 +61,9 @@ Var softmax(const Var& x) {
 Var map_softmax(const Var& x, const PackingPtr& packing, double scale,
                 const Tensor& key_mask) {
   packing->check_maps("map_softmax", x.numel());
-  EA_CHECK(!key_mask.defined() || (key_mask.dtype() == DType::u8 &&
+  EA_CHECK(!key_mask.defined() || (is_mask(key_mask.dtype()) &&
                                    key_mask.numel() == packing->total_keys()),
-           "map_softmax", "key_mask is {} {}, expected uint8 ({},)",
+           "map_softmax", "key_mask is {} {}, expected bool or uint8 ({},)",
            key_mask.dtype(), key_mask.shape(), packing->total_keys());
   const Tensor flat = reshape_view(contiguous(x.data()), {x.numel()});
   return run_softmax(

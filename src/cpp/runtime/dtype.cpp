@@ -14,13 +14,14 @@ struct Entry {
   std::string_view name;
 };
 
-constexpr std::array<Entry, 6> kEntries{{
+constexpr std::array<Entry, 7> kEntries{{
     {DType::f32, 4, "float32"},
     {DType::bf16, 2, "bfloat16"},
     {DType::f64, 8, "float64"},
     {DType::i64, 8, "int64"},
     {DType::i32, 4, "int32"},
     {DType::u8, 1, "uint8"},
+    {DType::boolean, 1, "bool"},
 }};
 
 const Entry& entry(DType dtype) {
@@ -39,7 +40,7 @@ DType parse_dtype(std::string_view name) {
   }
   fail<DTypeError>("dtype",
                    "unknown element type '{}'; expected one of float32, "
-                   "bfloat16, float64, int64, int32, uint8",
+                   "bfloat16, float64, int64, int32, uint8, bool",
                    name);
 }
 

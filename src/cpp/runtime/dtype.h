@@ -12,7 +12,7 @@
 
 namespace ea {
 
-enum class DType : std::uint8_t { f32, bf16, f64, i64, i32, u8 };
+enum class DType : std::uint8_t { f32, bf16, f64, i64, i32, u8, boolean };
 
 std::size_t size_of(DType dtype);
 std::string_view name_of(DType dtype);     // NumPy's name, "float32"
@@ -20,6 +20,8 @@ DType parse_dtype(std::string_view name);  // throws DTypeError
 inline bool is_floating(DType t) {
   return t == DType::f32 || t == DType::bf16 || t == DType::f64;
 }
+// A mask holds 0 and 1, or of uint8 anything for 1.
+inline bool is_mask(DType t) { return t == DType::boolean || t == DType::u8; }
 std::ostream& operator<<(std::ostream& out, DType dtype);
 
 template <typename T>
@@ -61,6 +63,8 @@ decltype(auto) visit_dtype(DType dtype, std::string_view op, Fn&& fn) {
       return std::forward<Fn>(fn)(TypeTag<std::int32_t>{});
     case DType::u8:
       return std::forward<Fn>(fn)(TypeTag<std::uint8_t>{});
+    case DType::boolean:
+      return std::forward<Fn>(fn)(TypeTag<bool>{});
     default:
       return visit_floating(dtype, op, std::forward<Fn>(fn));
   }
