@@ -160,12 +160,7 @@ void backward_of(const ActivationBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<ActivationForward>(const ActivationForward::Args& args) {
-  visit_narrow(args.x.dtype, ActivationForward::name, [&](auto tag) {
-    forward_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_CUDA(ActivationForward, forward_of, x)
 
 template <>
 void run<ActivationBackward>(const ActivationBackward::Args& args) {

@@ -277,12 +277,7 @@ void backward_of(const BatchNormBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<BatchStatistics>(const BatchStatistics::Args& args) {
-  visit_narrow(args.x.dtype, BatchStatistics::name, [&](auto tag) {
-    statistics_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_CUDA(BatchStatistics, statistics_of, x)
 
 template <>
 void run<MoveAverage>(const MoveAverage::Args& args) {
@@ -293,18 +288,7 @@ void run<MoveAverage>(const MoveAverage::Args& args) {
          static_cast<float>(args.momentum * args.factor));
 }
 
-template <>
-void run<BatchNormForward>(const BatchNormForward::Args& args) {
-  visit_narrow(args.x.dtype, BatchNormForward::name, [&](auto tag) {
-    forward_of<typename decltype(tag)::type>(args);
-  });
-}
-
-template <>
-void run<BatchNormBackward>(const BatchNormBackward::Args& args) {
-  visit_narrow(args.x.dtype, BatchNormBackward::name, [&](auto tag) {
-    backward_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_CUDA(BatchNormForward, forward_of, x)
+EA_RUN_CUDA(BatchNormBackward, backward_of, x)
 
 }  // namespace ea::cuda

@@ -277,18 +277,7 @@ void backward_of(const Conv1dBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<Conv1dForward>(const Conv1dForward::Args& args) {
-  visit_narrow(args.x.dtype, Conv1dForward::name, [&](auto tag) {
-    forward_of<typename decltype(tag)::type>(args);
-  });
-}
-
-template <>
-void run<Conv1dBackward>(const Conv1dBackward::Args& args) {
-  visit_narrow(args.x.dtype, Conv1dBackward::name, [&](auto tag) {
-    backward_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_CUDA(Conv1dForward, forward_of, x)
+EA_RUN_CUDA(Conv1dBackward, backward_of, x)
 
 }  // namespace ea::cuda

@@ -152,17 +152,7 @@ void axpby_of(const Axpby::Args& args) {
 
 }  // namespace
 
-template <>
-void run<Binary>(const Binary::Args& args) {
-  visit_narrow(args.y.dtype, Binary::name, [&](auto tag) {
-    binary_of<typename decltype(tag)::type>(args);
-  });
-}
-
-template <>
-void run<Axpby>(const Axpby::Args& args) {
-  visit_narrow(args.y.dtype, Axpby::name,
-               [&](auto tag) { axpby_of<typename decltype(tag)::type>(args); });
-}
+EA_RUN_CUDA(Binary, binary_of, y)
+EA_RUN_CUDA(Axpby, axpby_of, y)
 
 }  // namespace ea::cuda

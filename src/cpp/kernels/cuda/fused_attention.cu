@@ -168,11 +168,6 @@ void forward_of(const FusedAttentionForward::Args& args) {
 // Without a convolution one kernel does all the work. With one, the logits of
 // all heads are computed first and stored in the carry, or in scratch memory if
 // no carry is wanted.
-template <>
-void run<FusedAttentionForward>(const FusedAttentionForward::Args& args) {
-  visit_narrow(args.in.q.dtype, FusedAttentionForward::name, [&](auto tag) {
-    forward_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_CUDA(FusedAttentionForward, forward_of, in.q)
 
 }  // namespace ea::cuda

@@ -201,18 +201,7 @@ void backward_of(const LayerNormBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<LayerNormForward>(const LayerNormForward::Args& args) {
-  visit_narrow(args.x.dtype, LayerNormForward::name, [&](auto tag) {
-    forward_of<typename decltype(tag)::type>(args);
-  });
-}
-
-template <>
-void run<LayerNormBackward>(const LayerNormBackward::Args& args) {
-  visit_narrow(args.x.dtype, LayerNormBackward::name, [&](auto tag) {
-    backward_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_CUDA(LayerNormForward, forward_of, x)
+EA_RUN_CUDA(LayerNormBackward, backward_of, x)
 
 }  // namespace ea::cuda

@@ -27,3 +27,11 @@ void visit_narrow(DType dtype, std::string_view op, Fn&& fn) {
 }
 
 }  // namespace ea::cuda
+
+// Defines run<K> as fn<T>, by the type T of one operand.
+#define EA_RUN_CUDA(K, fn, operand)                                          \
+  template <>                                                                \
+  void run<K>(const K::Args& args) {                                         \
+    visit_narrow(args.operand.dtype, K::name,                                \
+                 [&](auto tag) { fn<typename decltype(tag)::type>(args); }); \
+  }

@@ -92,12 +92,7 @@ void backward_of(const BatchNormBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<BatchStatistics>(const BatchStatistics::Args& args) {
-  visit_floating(args.x.dtype, BatchStatistics::name, [&](auto tag) {
-    statistics_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_REF(BatchStatistics, statistics_of, x)
 
 template <>
 void run<MoveAverage>(const MoveAverage::Args& args) {
@@ -113,18 +108,7 @@ void run<MoveAverage>(const MoveAverage::Args& args) {
   });
 }
 
-template <>
-void run<BatchNormForward>(const BatchNormForward::Args& args) {
-  visit_floating(args.x.dtype, BatchNormForward::name, [&](auto tag) {
-    forward_of<typename decltype(tag)::type>(args);
-  });
-}
-
-template <>
-void run<BatchNormBackward>(const BatchNormBackward::Args& args) {
-  visit_floating(args.x.dtype, BatchNormBackward::name, [&](auto tag) {
-    backward_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_REF(BatchNormForward, forward_of, x)
+EA_RUN_REF(BatchNormBackward, backward_of, x)
 
 }  // namespace ea::ref

@@ -158,18 +158,7 @@ void conv2d_gradients_of(const Conv2dBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<Conv2dForward>(const Conv2dForward::Args& args) {
-  visit_floating(args.x.dtype, Conv2dForward::name, [&](auto tag) {
-    conv2d_of<typename decltype(tag)::type>(args);
-  });
-}
-
-template <>
-void run<Conv2dBackward>(const Conv2dBackward::Args& args) {
-  visit_floating(args.x.dtype, Conv2dBackward::name, [&](auto tag) {
-    conv2d_gradients_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_REF(Conv2dForward, conv2d_of, x)
+EA_RUN_REF(Conv2dBackward, conv2d_gradients_of, x)
 
 }  // namespace ea::ref

@@ -87,18 +87,7 @@ void backward_of(const CrossEntropyBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<CrossEntropyForward>(const CrossEntropyForward::Args& args) {
-  visit_floating(args.logits.dtype, CrossEntropyForward::name, [&](auto tag) {
-    forward_of<typename decltype(tag)::type>(args);
-  });
-}
-
-template <>
-void run<CrossEntropyBackward>(const CrossEntropyBackward::Args& args) {
-  visit_floating(args.logits.dtype, CrossEntropyBackward::name, [&](auto tag) {
-    backward_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_REF(CrossEntropyForward, forward_of, logits)
+EA_RUN_REF(CrossEntropyBackward, backward_of, logits)
 
 }  // namespace ea::ref

@@ -18,11 +18,6 @@ void dropout_of(const Dropout::Args& args) {
 
 }  // namespace
 
-template <>
-void run<Dropout>(const Dropout::Args& args) {
-  visit_floating(args.x.dtype, Dropout::name, [&](auto tag) {
-    dropout_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_REF(Dropout, dropout_of, x)
 
 }  // namespace ea::ref

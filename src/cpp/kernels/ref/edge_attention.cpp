@@ -186,19 +186,8 @@ void run<EdgeScoresBackward>(const EdgeScoresBackward::Args& args) {
   });
 }
 
-template <>
-void run<EdgeSoftmax>(const EdgeSoftmax::Args& args) {
-  visit_floating(args.x.dtype, EdgeSoftmax::name, [&](auto tag) {
-    edge_softmax_of<typename decltype(tag)::type>(args);
-  });
-}
-
-template <>
-void run<EdgeSoftmaxBackward>(const EdgeSoftmaxBackward::Args& args) {
-  visit_floating(args.y.dtype, EdgeSoftmaxBackward::name, [&](auto tag) {
-    edge_softmax_backward_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_REF(EdgeSoftmax, edge_softmax_of, x)
+EA_RUN_REF(EdgeSoftmaxBackward, edge_softmax_backward_of, y)
 
 template <>
 void run<EdgeContext>(const EdgeContext::Args& args) {

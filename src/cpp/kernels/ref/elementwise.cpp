@@ -65,18 +65,7 @@ void axpby_of(const Axpby::Args& args) {
 
 }  // namespace
 
-template <>
-void run<Binary>(const Binary::Args& args) {
-  visit_floating(args.y.dtype, Binary::name, [&](auto tag) {
-    binary_of<typename decltype(tag)::type>(args);
-  });
-}
-
-template <>
-void run<Axpby>(const Axpby::Args& args) {
-  visit_floating(args.y.dtype, Axpby::name, [&](auto tag) {
-    axpby_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_REF(Binary, binary_of, y)
+EA_RUN_REF(Axpby, axpby_of, y)
 
 }  // namespace ea::ref

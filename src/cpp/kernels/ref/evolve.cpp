@@ -103,18 +103,7 @@ void backward_of(const EvolveBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<EvolveForward>(const EvolveForward::Args& args) {
-  visit_floating(args.scores.dtype, EvolveForward::name, [&](auto tag) {
-    forward_of<typename decltype(tag)::type>(args);
-  });
-}
-
-template <>
-void run<EvolveBackward>(const EvolveBackward::Args& args) {
-  visit_floating(args.scores.dtype, EvolveBackward::name, [&](auto tag) {
-    backward_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_REF(EvolveForward, forward_of, scores)
+EA_RUN_REF(EvolveBackward, backward_of, scores)
 
 }  // namespace ea::ref

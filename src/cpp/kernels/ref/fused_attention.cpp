@@ -256,18 +256,7 @@ void backward_of(const FusedAttentionBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<FusedAttentionForward>(const FusedAttentionForward::Args& args) {
-  visit_floating(args.in.q.dtype, FusedAttentionForward::name, [&](auto tag) {
-    forward_of<typename decltype(tag)::type>(args);
-  });
-}
-
-template <>
-void run<FusedAttentionBackward>(const FusedAttentionBackward::Args& args) {
-  visit_floating(args.in.q.dtype, FusedAttentionBackward::name, [&](auto tag) {
-    backward_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_REF(FusedAttentionForward, forward_of, in.q)
+EA_RUN_REF(FusedAttentionBackward, backward_of, in.q)
 
 }  // namespace ea::ref

@@ -47,11 +47,6 @@ void run<GatherRows>(const GatherRows::Args& args) {
   }
 }
 
-template <>
-void run<ScatterAddRows>(const ScatterAddRows::Args& args) {
-  visit_floating(args.dx.dtype, ScatterAddRows::name, [&](auto tag) {
-    scatter_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_REF(ScatterAddRows, scatter_of, dx)
 
 }  // namespace ea::ref

@@ -66,11 +66,6 @@ void matmul_of(const MatMul::Args& args) {
 
 }  // namespace
 
-template <>
-void run<MatMul>(const MatMul::Args& args) {
-  visit_floating(args.y.dtype, MatMul::name, [&](auto tag) {
-    matmul_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_REF(MatMul, matmul_of, y)
 
 }  // namespace ea::ref

@@ -101,18 +101,7 @@ void backward_of(const LayerNormBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<LayerNormForward>(const LayerNormForward::Args& args) {
-  visit_floating(args.x.dtype, LayerNormForward::name, [&](auto tag) {
-    forward_of<typename decltype(tag)::type>(args);
-  });
-}
-
-template <>
-void run<LayerNormBackward>(const LayerNormBackward::Args& args) {
-  visit_floating(args.x.dtype, LayerNormBackward::name, [&](auto tag) {
-    backward_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_REF(LayerNormForward, forward_of, x)
+EA_RUN_REF(LayerNormBackward, backward_of, x)
 
 }  // namespace ea::ref

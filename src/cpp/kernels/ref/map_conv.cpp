@@ -51,18 +51,7 @@ void backward_of(const MapConvBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<MapConvForward>(const MapConvForward::Args& args) {
-  visit_floating(args.weight.dtype, MapConvForward::name, [&](auto tag) {
-    forward_of<typename decltype(tag)::type>(args);
-  });
-}
-
-template <>
-void run<MapConvBackward>(const MapConvBackward::Args& args) {
-  visit_floating(args.weight.dtype, MapConvBackward::name, [&](auto tag) {
-    backward_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_REF(MapConvForward, forward_of, weight)
+EA_RUN_REF(MapConvBackward, backward_of, weight)
 
 }  // namespace ea::ref

@@ -55,11 +55,7 @@ double squares(const TensorView& x) {
 
 }  // namespace
 
-template <>
-void run<Sum>(const Sum::Args& args) {
-  visit_floating(args.x.dtype, Sum::name,
-                 [&](auto tag) { sum_of<typename decltype(tag)::type>(args); });
-}
+EA_RUN_REF(Sum, sum_of, x)
 
 template <>
 void run<SumOfSquares>(const SumOfSquares::Args& args) {

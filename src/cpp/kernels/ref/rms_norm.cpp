@@ -63,18 +63,7 @@ void backward_of(const RmsNormBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<RmsNormForward>(const RmsNormForward::Args& args) {
-  visit_floating(args.x.dtype, RmsNormForward::name, [&](auto tag) {
-    forward_of<typename decltype(tag)::type>(args);
-  });
-}
-
-template <>
-void run<RmsNormBackward>(const RmsNormBackward::Args& args) {
-  visit_floating(args.x.dtype, RmsNormBackward::name, [&](auto tag) {
-    backward_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_REF(RmsNormForward, forward_of, x)
+EA_RUN_REF(RmsNormBackward, backward_of, x)
 
 }  // namespace ea::ref

@@ -14,3 +14,11 @@ template <typename K>
 void run(const typename K::Args& args);
 
 }  // namespace ea::ref
+
+// Defines run<K> as fn<T>, by the type T of one operand.
+#define EA_RUN_REF(K, fn, operand)                                             \
+  template <>                                                                  \
+  void run<K>(const K::Args& args) {                                           \
+    visit_floating(args.operand.dtype, K::name,                                \
+                   [&](auto tag) { fn<typename decltype(tag)::type>(args); }); \
+  }

@@ -79,18 +79,7 @@ void backward_of(const SoftmaxBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<SoftmaxForward>(const SoftmaxForward::Args& args) {
-  visit_floating(args.x.dtype, SoftmaxForward::name, [&](auto tag) {
-    forward_of<typename decltype(tag)::type>(args);
-  });
-}
-
-template <>
-void run<SoftmaxBackward>(const SoftmaxBackward::Args& args) {
-  visit_floating(args.y.dtype, SoftmaxBackward::name, [&](auto tag) {
-    backward_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_REF(SoftmaxForward, forward_of, x)
+EA_RUN_REF(SoftmaxBackward, backward_of, y)
 
 }  // namespace ea::ref

@@ -48,18 +48,7 @@ void backward_of(const WeightNormBackward::Args& args) {
 
 }  // namespace
 
-template <>
-void run<WeightNormForward>(const WeightNormForward::Args& args) {
-  visit_floating(args.v.dtype, WeightNormForward::name, [&](auto tag) {
-    forward_of<typename decltype(tag)::type>(args);
-  });
-}
-
-template <>
-void run<WeightNormBackward>(const WeightNormBackward::Args& args) {
-  visit_floating(args.v.dtype, WeightNormBackward::name, [&](auto tag) {
-    backward_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_REF(WeightNormForward, forward_of, v)
+EA_RUN_REF(WeightNormBackward, backward_of, v)
 
 }  // namespace ea::ref

@@ -182,19 +182,8 @@ void run<WindowScoresBackward>(const WindowScoresBackward::Args& args) {
   });
 }
 
-template <>
-void run<WindowSoftmax>(const WindowSoftmax::Args& args) {
-  visit_floating(args.x.dtype, WindowSoftmax::name, [&](auto tag) {
-    softmax_of<typename decltype(tag)::type>(args);
-  });
-}
-
-template <>
-void run<WindowSoftmaxBackward>(const WindowSoftmaxBackward::Args& args) {
-  visit_floating(args.y.dtype, WindowSoftmaxBackward::name, [&](auto tag) {
-    softmax_backward_of<typename decltype(tag)::type>(args);
-  });
-}
+EA_RUN_REF(WindowSoftmax, softmax_of, x)
+EA_RUN_REF(WindowSoftmaxBackward, softmax_backward_of, y)
 
 template <>
 void run<WindowContext>(const WindowContext::Args& args) {
