@@ -33,7 +33,7 @@ class Price:
 
 PRICES = {
     "kind": Price(new=2, edited=0, lines=0),
-    "operation": Price(new=6, edited=4, lines=3),
+    "operation": Price(new=6, edited=2, lines=3),
     "family": Price(new=4, edited=1, lines=8),
 }
 

@@ -3,9 +3,11 @@
 // "cuda", whose memory only they can access.
 #include "arena.h"
 #include "kernels/cuda/api.h"
-#include "kernels/cuda/list.h"
 #include "kernels/cuda/probe.h"
+#include "kernels/cuda/run.h"
 #include "kernels/cuda/stream.h"
+#include "kernels/cuda/supports.h"
+#include "kernels/list.h"
 #include "kernels/registry.h"
 #include "operands.h"
 #include "runtime_api.h"
@@ -16,9 +18,9 @@ namespace {
 
 struct OnTheCpu {
   template <typename K>
-  void kernel(bool (*supports)(const typename K::Args&) = narrow<K>) const {
+  void kernel() const {
     register_kernel<K>("cuda_host", emulation::guarded<K, cuda::run<K>>,
-                       supports);
+                       cuda::supports<K>);
   }
 };
 
@@ -33,17 +35,18 @@ void on_its_device(const typename K::Args& args) {
 
 struct OnTheDevice {
   template <typename K>
-  void kernel(bool (*supports)(const typename K::Args&) = narrow<K>) const {
-    register_kernel<K>(DeviceType::cuda, "cuda", on_its_device<K>, supports);
+  void kernel() const {
+    register_kernel<K>(DeviceType::cuda, "cuda", on_its_device<K>,
+                       cuda::supports<K>);
   }
 };
 
 }  // namespace
 
 void register_cuda_host_kernels() {
-  cuda::for_each_kernel(OnTheCpu{});
-  cuda::for_each_kernel(OnTheDevice{});
-  cuda::for_each_copy(OnTheDevice{});
+  for_each_kernel(OnTheCpu{});
+  for_each_kernel(OnTheDevice{});
+  for_each_copy(OnTheDevice{});
   register_device_probe(DeviceType::cuda, cuda::probe);
 }
 

@@ -3,7 +3,8 @@
 #include <memory>
 
 #include "arena.h"
-#include "kernels/ref/list.h"
+#include "kernels/list.h"
+#include "kernels/ref/run.h"
 #include "kernels/registry.h"
 #include "runtime/device_backend.h"
 
@@ -82,8 +83,8 @@ struct Fake {
 }  // namespace
 
 void register_fake_device_kernels() {
-  ref::for_each_kernel(Fake{});
-  ref::for_each_copy(Fake{});
+  for_each_kernel(Fake{});
+  for_each_copy(Fake{});
   register_device_probe(DeviceType::cuda, [] {
     return ProbedBackend{std::make_unique<FakeDevice>(), ""};
   });

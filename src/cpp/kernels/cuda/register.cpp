@@ -1,8 +1,10 @@
 // Registers the kernels of list.h as implementation "cuda" of the CUDA device,
 // and the probe for GPUs.
 #include "kernels/cuda/api.h"
-#include "kernels/cuda/list.h"
 #include "kernels/cuda/probe.h"
+#include "kernels/cuda/run.h"
+#include "kernels/cuda/supports.h"
+#include "kernels/list.h"
 #include "kernels/registry.h"
 
 namespace ea {
@@ -18,16 +20,17 @@ void on_its_device(const typename K::Args& args) {
 
 struct Real {
   template <typename K>
-  void kernel(bool (*supports)(const typename K::Args&) = narrow<K>) const {
-    register_kernel<K>(DeviceType::cuda, "cuda", on_its_device<K>, supports);
+  void kernel() const {
+    register_kernel<K>(DeviceType::cuda, "cuda", on_its_device<K>,
+                       cuda::supports<K>);
   }
 };
 
 }  // namespace
 
 void register_cuda_kernels() {
-  cuda::for_each_kernel(Real{});
-  cuda::for_each_copy(Real{});
+  for_each_kernel(Real{});
+  for_each_copy(Real{});
   register_device_probe(DeviceType::cuda, cuda::probe);
 }
 

@@ -1,5 +1,6 @@
 // Registers the kernels of list.h as implementation "ref".
-#include "kernels/ref/list.h"
+#include "kernels/list.h"
+#include "kernels/ref/run.h"
 #include "kernels/registry.h"
 
 namespace ea {
@@ -15,6 +16,6 @@ struct Reference {
 
 }  // namespace
 
-void register_ref_kernels() { ref::for_each_kernel(Reference{}); }
+void register_ref_kernels() { for_each_kernel(Reference{}); }
 
 }  // namespace ea

@@ -1,6 +1,8 @@
-// List of the CUDA kernels, one line per contract, for register.cpp and the
-// tests' host emulation.
+// List of all kernels, one line per contract, for the register.cpp of each
+// backend and of the tests' devices.
 #pragma once
+
+#include <type_traits>
 
 #include "kernels/activation.h"
 #include "kernels/attention.h"
@@ -10,7 +12,6 @@
 #include "kernels/conv2d.h"
 #include "kernels/copy.h"
 #include "kernels/cross_entropy.h"
-#include "kernels/cuda/run.h"
 #include "kernels/dropout.h"
 #include "kernels/edge_attention.h"
 #include "kernels/elementwise.h"
@@ -24,7 +25,6 @@
 #include "kernels/pair_sum.h"
 #include "kernels/pool2d.h"
 #include "kernels/reduce.h"
-#include "kernels/registry.h"
 #include "kernels/relative_2d.h"
 #include "kernels/relative_cells.h"
 #include "kernels/rms_norm.h"
@@ -34,29 +34,37 @@
 #include "kernels/weight_norm.h"
 #include "kernels/window_attention.h"
 
-namespace ea::cuda {
+namespace ea {
 
-inline bool any_type(const auto&) { return true; }
+template <typename K, typename... Others>
+inline constexpr bool is_one_of = (std::is_same_v<K, Others> || ...);
 
-// Only the loss must be narrow: the total is float64.
-inline bool narrow_loss(const RecordLoss::Args& args) {
-  return is_narrow(args.loss);
-}
-
-// Calls to.kernel<K>() for each contract, or to.kernel<K>(supports) where the
-// kernel takes other arguments than narrow<K> allows.
+// Calls to.kernel<K>() for each contract K that the CPU registers.
 template <typename To>
 void for_each_kernel(const To& to) {
   to.template kernel<Binary>();
   to.template kernel<Axpby>();
   to.template kernel<Sum>();
   to.template kernel<SumOfSquares>();
+  to.template kernel<MatMul>();
   to.template kernel<ActivationForward>();
   to.template kernel<ActivationBackward>();
   to.template kernel<LayerNormForward>();
   to.template kernel<LayerNormBackward>();
   to.template kernel<RmsNormForward>();
   to.template kernel<RmsNormBackward>();
+  to.template kernel<SoftmaxForward>();
+  to.template kernel<SoftmaxBackward>();
+  to.template kernel<Dropout>();
+  to.template kernel<GatherRows>();
+  to.template kernel<ScatterAddRows>();
+  to.template kernel<CrossEntropyForward>();
+  to.template kernel<CrossEntropyBackward>();
+  to.template kernel<AttentionScores>();
+  to.template kernel<AttentionScoresBackward>();
+  to.template kernel<AttentionContext>();
+  to.template kernel<AttentionContextBackward>();
+  to.template kernel<CachedAttention>();
   to.template kernel<BatchStatistics>();
   to.template kernel<MoveAverage>();
   to.template kernel<BatchNormForward>();
@@ -71,18 +79,6 @@ void for_each_kernel(const To& to) {
   to.template kernel<MaxPool2dBackward>();
   to.template kernel<AvgPool2dForward>();
   to.template kernel<AvgPool2dBackward>();
-  to.template kernel<Dropout>();
-  to.template kernel<SoftmaxForward>();
-  to.template kernel<SoftmaxBackward>();
-  to.template kernel<GatherRows>(any_type);
-  to.template kernel<ScatterAddRows>();
-  to.template kernel<CrossEntropyForward>();
-  to.template kernel<CrossEntropyBackward>();
-  to.template kernel<AttentionScores>();
-  to.template kernel<AttentionScoresBackward>();
-  to.template kernel<AttentionContext>();
-  to.template kernel<AttentionContextBackward>();
-  to.template kernel<CachedAttention>();
   to.template kernel<RelativeCells>();
   to.template kernel<RelativeSums>();
   to.template kernel<Relative2dCells>();
@@ -116,17 +112,17 @@ void for_each_kernel(const To& to) {
   to.template kernel<AdamW>();
   to.template kernel<RAdam>();
   to.template kernel<SGD>();
-  to.template kernel<MatMul>();
-  to.template kernel<RecordLoss>(narrow_loss);
-  to.template kernel<StepScale>(any_type);
+  to.template kernel<RecordLoss>();
+  to.template kernel<StepScale>();
 }
 
-// Copy kernels, which are not in the CPU's list: see kernels/copy.h.
+// Calls to.kernel<K>() for the others, which only devices register
+// (kernels/copy.h).
 template <typename To>
 void for_each_copy(const To& to) {
-  to.template kernel<Copy>(any_type);
-  to.template kernel<Cast>(any_type);
-  to.template kernel<Fill>(any_type);
+  to.template kernel<Copy>();
+  to.template kernel<Cast>();
+  to.template kernel<Fill>();
 }
 
-}  // namespace ea::cuda
+}  // namespace ea
