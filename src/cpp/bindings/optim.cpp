@@ -21,15 +21,18 @@ namespace ea {
 namespace {
 
 using Release = py::call_guard<py::gil_scoped_release>;
+using Params = std::vector<Var>;
+using Numbers = std::vector<int>;
+using Betas = std::pair<double, double>;
 
 // An optimizer whose parameters are split into numbered groups, each with its
 // own rate and weight decay.
 struct Grouped {
   std::unique_ptr<MomentOptimizer> optimizer;
-  std::vector<int> groups;
+  Numbers groups;
 
-  Grouped(std::unique_ptr<MomentOptimizer> made, std::vector<int> numbers,
-          double lr, double weight_decay)
+  Grouped(std::unique_ptr<MomentOptimizer> made, Numbers numbers, double lr,
+          double weight_decay)
       : optimizer(std::move(made)), groups(std::move(numbers)) {
     EA_CHECK(groups.size() == optimizer->slots().size(), optimizer->name(),
              "{} group numbers for {} parameters", groups.size(),
@@ -49,36 +52,20 @@ struct Grouped {
   }
 };
 
+// O is Adam, AdamW or RAdam; `flags` are its last arguments.
+template <typename O>
 struct GroupedAdam : Grouped {
-  GroupedAdam(std::vector<Var> params, double lr,
-              std::pair<double, double> betas, double eps, double weight_decay,
-              std::vector<int> numbers)
-      : Grouped(std::make_unique<PlainAdamOptimizer>(
-                    std::move(params), betas.first, betas.second, eps),
-                std::move(numbers), lr, weight_decay) {}
-};
-
-struct GroupedAdamW : Grouped {
-  GroupedAdamW(std::vector<Var> params, double lr,
-               std::pair<double, double> betas, double eps, double weight_decay,
-               std::vector<int> numbers)
-      : Grouped(std::make_unique<AdamWOptimizer>(std::move(params), betas.first,
-                                                 betas.second, eps),
-                std::move(numbers), lr, weight_decay) {}
-};
-
-struct GroupedRAdam : Grouped {
-  GroupedRAdam(std::vector<Var> params, double lr,
-               std::pair<double, double> betas, double eps, double weight_decay,
-               std::vector<int> numbers, bool decoupled)
-      : Grouped(std::make_unique<RAdamOptimizer>(std::move(params), betas.first,
-                                                 betas.second, eps, decoupled),
+  template <typename... Flags>
+  GroupedAdam(Params params, double lr, Betas betas, double eps,
+              double weight_decay, Numbers numbers, Flags... flags)
+      : Grouped(std::make_unique<O>(std::move(params), betas.first,
+                                    betas.second, eps, flags...),
                 std::move(numbers), lr, weight_decay) {}
 };
 
 struct GroupedSGD : Grouped {
-  GroupedSGD(std::vector<Var> params, double lr, double momentum, bool nesterov,
-             double weight_decay, bool decoupled, std::vector<int> numbers)
+  GroupedSGD(Params params, double lr, double momentum, bool nesterov,
+             double weight_decay, bool decoupled, Numbers numbers)
       : Grouped(std::make_unique<SGDOptimizer>(std::move(params), momentum,
                                                nesterov, decoupled),
                 std::move(numbers), lr, weight_decay) {}
@@ -186,28 +173,24 @@ void bind_optim(py::module_& m) {
           "and exp_avg_sq.i, or SGD's momentum_buffer.i) and, for bfloat16, "
           "master.i: the tensors themselves.")
       .def("load_state_dict", &load_state_dict, py::arg("state"));
-  using Betas = std::pair<double, double>;
-  using Numbers = std::vector<int>;
-  py::class_<GroupedAdam, Grouped>(m, "Adam",
-                                   "Adam with one rate and decay a group.")
-      .def(py::init<std::vector<Var>, double, Betas, double, double, Numbers>(),
+  py::class_<GroupedAdam<PlainAdamOptimizer>, Grouped>(
+      m, "Adam", "Adam with one rate and decay a group.")
+      .def(py::init<Params, double, Betas, double, double, Numbers>(),
            py::arg("params"), py::arg("lr"), py::arg("betas"), py::arg("eps"),
            py::arg("weight_decay"), py::arg("groups"));
-  py::class_<GroupedAdamW, Grouped>(m, "AdamW",
-                                    "AdamW with one rate and decay a group.")
-      .def(py::init<std::vector<Var>, double, Betas, double, double, Numbers>(),
+  py::class_<GroupedAdam<AdamWOptimizer>, Grouped>(
+      m, "AdamW", "AdamW with one rate and decay a group.")
+      .def(py::init<Params, double, Betas, double, double, Numbers>(),
            py::arg("params"), py::arg("lr"), py::arg("betas"), py::arg("eps"),
            py::arg("weight_decay"), py::arg("groups"));
-  py::class_<GroupedRAdam, Grouped>(m, "RAdam",
-                                    "RAdam with one rate and decay a group.")
-      .def(py::init<std::vector<Var>, double, Betas, double, double, Numbers,
-                    bool>(),
+  py::class_<GroupedAdam<RAdamOptimizer>, Grouped>(
+      m, "RAdam", "RAdam with one rate and decay a group.")
+      .def(py::init<Params, double, Betas, double, double, Numbers, bool>(),
            py::arg("params"), py::arg("lr"), py::arg("betas"), py::arg("eps"),
            py::arg("weight_decay"), py::arg("groups"), py::arg("decoupled"));
   py::class_<GroupedSGD, Grouped>(m, "SGD",
                                   "SGD with one rate and decay a group.")
-      .def(py::init<std::vector<Var>, double, double, bool, double, bool,
-                    Numbers>(),
+      .def(py::init<Params, double, double, bool, double, bool, Numbers>(),
            py::arg("params"), py::arg("lr"), py::arg("momentum"),
            py::arg("nesterov"), py::arg("weight_decay"), py::arg("decoupled"),
            py::arg("groups"));
