@@ -61,52 +61,6 @@ Example:
       py::arg("other"), doc.c_str());
 }
 
-constexpr const char* kArgMax =
-    R"(Finds the index of the largest element along an axis, or of all elements.
-
-    y[...] = the first i at which x[..., i, ...] is largest
-
-Of all elements, i counts in row-major order. NaN is larger than any number.
-
-Args:
-    axis, dim: the axis; negative numbers count from the last; None: all elements.
-    keepdims, keepdim: keep the axis with size 1.
-
-Returns:
-    Tensor of int64 without the axis; of all elements a 0-d one.
-
-Raises:
-    ShapeError: there is no such axis, or there are no elements.
-    ConfigError: axis and dim are both given.
-
-Example:
-    >>> from evolving_attention import Tensor
-    >>> Tensor([[1.0, 5.0, 2.0], [4.0, 0.0, 3.0]]).argmax(-1).tolist()
-    [1, 0])";
-
-constexpr const char* kArgMin =
-    R"(Finds the index of the smallest element along an axis, or of all elements.
-
-    y[...] = the first i at which x[..., i, ...] is smallest
-
-Of all elements, i counts in row-major order. NaN is smaller than any number.
-
-Args:
-    axis, dim: the axis; negative numbers count from the last; None: all elements.
-    keepdims, keepdim: keep the axis with size 1.
-
-Returns:
-    Tensor of int64 without the axis; of all elements a 0-d one.
-
-Raises:
-    ShapeError: there is no such axis, or there are no elements.
-    ConfigError: axis and dim are both given.
-
-Example:
-    >>> from evolving_attention import Tensor
-    >>> Tensor([[1.0, 5.0, 2.0], [4.0, 0.0, 3.0]]).argmin(-1).tolist()
-    [0, 1])";
-
 // A property of each number, as one comparison with a bound or two.
 struct Kind {
   const char *name, *what, *formula, *example;
@@ -155,16 +109,44 @@ Example:
 }
 
 template <Tensor (*Find)(const Tensor&, std::optional<int>, bool)>
-void bind_place(py::class_<Var>& c, const char* name, const char* doc) {
+void bind_place(py::class_<Var>& c, const std::string& name) {
+  const bool largest = name == "argmax";
+  const std::string word = largest ? "largest" : "smallest";
+  const std::string doc = "Finds the index of the " + word +
+                          R"( element along an axis, or of all elements.
+
+    y[...] = the first i at which x[..., i, ...] is )" +
+                          word + R"(
+
+Of all elements, i counts in row-major order. NaN is )" +
+                          (largest ? "larger" : "smaller") +
+                          R"( than any number.
+
+Args:
+    axis, dim: the axis; negative numbers count from the last; None: all elements.
+    keepdims, keepdim: keep the axis with size 1.
+
+Returns:
+    Tensor of int64 without the axis; of all elements a 0-d one.
+
+Raises:
+    ShapeError: there is no such axis, or there are no elements.
+    ConfigError: axis and dim are both given.
+
+Example:
+    >>> from evolving_attention import Tensor
+    >>> Tensor([[1.0, 5.0, 2.0], [4.0, 0.0, 3.0]]).)" +
+                          name + "(-1).tolist()\n    " +
+                          (largest ? "[1, 0]" : "[0, 1]");
   c.def(
-      name,
+      name.c_str(),
       [](const Var& self, const AxisArgument& axis, bool keepdims,
          const AxisArgument& dim, bool keepdim) {
         return Var(Find(self.data(), axis_of(axis, dim), keepdims || keepdim));
       },
       py::arg("axis") = py::none(), py::arg("keepdims") = false, py::kw_only(),
       py::arg("dim") = py::none(), py::arg("keepdim") = false,
-      py::call_guard<py::gil_scoped_release>(), doc);
+      py::call_guard<py::gil_scoped_release>(), doc.c_str());
 }
 
 }  // namespace
@@ -181,8 +163,8 @@ void bind_comparisons(py::class_<Var>& c) {
   bind_comparison(c, "__gt__", Comparison::greater, ">");
   bind_comparison(c, "__ge__", Comparison::greater_equal, ">=");
   bind_kinds(c);
-  bind_place<argmax>(c, "argmax", kArgMax);
-  bind_place<argmin>(c, "argmin", kArgMin);
+  bind_place<argmax>(c, "argmax");
+  bind_place<argmin>(c, "argmin");
 }
 
 }  // namespace ea
