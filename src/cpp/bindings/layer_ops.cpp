@@ -452,16 +452,8 @@ Raises:
                : R"(    >>> F.softmax([[0.0, 0.0, 0.0, 0.0]]).tolist()
     [[0.25, 0.25, 0.25, 0.25]])");
   };
-  if (m != nullptr) {
-    m->def("softmax", &softmax_along, py::arg("x"),
-           py::arg("axis") = py::none(), py::kw_only(),
-           py::arg("dim") = py::none(), Release(), doc(false).c_str());
-  }
-  if (c != nullptr) {
-    c->def("softmax", &softmax_along, py::arg("axis") = py::none(),
-           py::kw_only(), py::arg("dim") = py::none(), Release(),
-           doc(true).c_str());
-  }
+  def_both(m, c, "softmax", &softmax_along, doc, py::arg("axis") = py::none(),
+           py::kw_only(), py::arg("dim") = py::none(), Release());
 }
 
 void bind_layer_ops(py::module_& ops) {

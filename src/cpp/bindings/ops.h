@@ -25,6 +25,17 @@ std::string doc_of(bool method, const std::string& head, const std::string& x,
                    const std::string& arguments, const std::string& rest,
                    const std::string& example);
 
+// Binds a function of x and its docstring, doc(method), to ops or to Tensor;
+// the other pointer is null.
+template <typename Fn, typename Doc, typename... Extra>
+void def_both(py::module_* ops, py::class_<Var>* tensor, const char* name,
+              Fn fn, const Doc& doc, const Extra&... extra) {
+  if (ops != nullptr) {
+    ops->def(name, fn, py::arg("x"), extra..., doc(false).c_str());
+  }
+  if (tensor != nullptr) tensor->def(name, fn, extra..., doc(true).c_str());
+}
+
 // Called by bind_ops in this order, the order of op_names().
 void bind_array_ops(py::module_& ops);
 void bind_pointwise_ops(py::module_& ops);  // called by bind_array_ops

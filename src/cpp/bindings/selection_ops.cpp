@@ -92,9 +92,7 @@ Raises:
                          : R"(    >>> F.abs([-1.0, 2.0]).tolist()
     [1.0, 2.0])");
   };
-  if (m != nullptr)
-    m->def("abs", &abs, py::arg("x"), Release(), doc(false).c_str());
-  if (c != nullptr) c->def("abs", &abs, Release(), doc(true).c_str());
+  def_both(m, c, "abs", &abs, doc, Release());
 }
 
 void bind_clip(py::module_* m, py::class_<Var>* c) {
@@ -118,14 +116,8 @@ Raises:
                : R"(    >>> F.clip([-1.0, 0.5, 2.0], low=0, high=1).tolist()
     [0.0, 0.5, 1.0])");
   };
-  if (m != nullptr) {
-    m->def("clip", &clip, py::arg("x"), py::arg("low") = py::none(),
-           py::arg("high") = py::none(), Release(), doc(false).c_str());
-  }
-  if (c != nullptr) {
-    c->def("clip", &clip, py::arg("low") = py::none(),
-           py::arg("high") = py::none(), Release(), doc(true).c_str());
-  }
+  def_both(m, c, "clip", &clip, doc, py::arg("low") = py::none(),
+           py::arg("high") = py::none(), Release());
 }
 
 using Extreme = Var (*)(const Var&, std::optional<int>, bool);
@@ -209,12 +201,8 @@ Raises:
                : R"(    >>> F.pow([1.0, 4.0, 9.0], 0.5).tolist()
     [1.0, 2.0, 3.0])");
   };
-  if (m != nullptr) {
-    m->def("pow", &raise_to, py::arg("x"), py::arg("exponent"),
-           doc(false).c_str());
-  }
+  def_both(m, c, "pow", &raise_to, doc, py::arg("exponent"));
   if (c == nullptr) return;
-  c->def("pow", &raise_to, py::arg("exponent"), doc(true).c_str());
   c->def("__pow__", &raise_to, py::is_operator());
   c->def("__rpow__", &raise_number, py::is_operator());
 }

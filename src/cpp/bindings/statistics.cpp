@@ -178,26 +178,13 @@ Raises:
 }  // namespace
 
 void bind_log_sums(py::module_* m, py::class_<Var>* c) {
-  if (m != nullptr) {
-    m->def("log_softmax", &log_softmax_along, py::arg("x"),
+  def_both(m, c, "log_softmax", &log_softmax_along, doc_of_log_softmax,
            py::arg("axis") = py::none(), py::kw_only(),
-           py::arg("dim") = py::none(), Release(),
-           doc_of_log_softmax(false).c_str());
-    m->def("logsumexp", &logsumexp_over, py::arg("x"),
+           py::arg("dim") = py::none(), Release());
+  def_both(m, c, "logsumexp", &logsumexp_over, doc_of_logsumexp,
            py::arg("axis") = py::none(), py::arg("keepdims") = false,
            py::kw_only(), py::arg("dim") = py::none(),
-           py::arg("keepdim") = false, Release(),
-           doc_of_logsumexp(false).c_str());
-  }
-  if (c != nullptr) {
-    c->def("log_softmax", &log_softmax_along, py::arg("axis") = py::none(),
-           py::kw_only(), py::arg("dim") = py::none(), Release(),
-           doc_of_log_softmax(true).c_str());
-    c->def("logsumexp", &logsumexp_over, py::arg("axis") = py::none(),
-           py::arg("keepdims") = false, py::kw_only(),
-           py::arg("dim") = py::none(), py::arg("keepdim") = false, Release(),
-           doc_of_logsumexp(true).c_str());
-  }
+           py::arg("keepdim") = false, Release());
 }
 
 void bind_statistics(py::class_<Var>& c) {
