@@ -132,38 +132,35 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) dweight[e] = T(sum);
 }
 
+template <typename T>
+void conv2d_forward_of(const Conv2dForward::Args& args) {
+  const Epilogue<T> epilogue{args.scale.as<const float>(),
+                             args.shift.as<const float>(),
+                             args.residual.as<const T>(), args.rectify};
+  launch(current_stream(), blocks_for(args.y.numel(), kThreads), kThreads, 0,
+         image_kernel<T>, conv_sizes(args.x, args.weight, args.y, args.taps),
+         args.x.as<const T>(), args.weight.as<const T>(),
+         args.bias.as<const T>(), epilogue, args.y.as<T>());
+}
+
+template <typename T>
+void conv2d_backward_of(const Conv2dBackward::Args& args) {
+  const ConvSizes s = conv_sizes(args.x, args.weight, args.dy, args.taps);
+  if (args.dx.defined()) {
+    launch(current_stream(), blocks_for(args.dx.numel(), kThreads), kThreads, 0,
+           image_gradient_kernel<T>, s, args.dy.as<const T>(),
+           args.weight.as<const T>(), args.dx.as<T>());
+  }
+  if (args.dweight.defined()) {
+    launch(current_stream(), blocks_for(args.dweight.numel(), 1), kThreads, 0,
+           image_weight_kernel<T>, s, args.dy.as<const T>(),
+           args.x.as<const T>(), args.dweight.as<T>());
+  }
+}
+
 }  // namespace
 
-template <>
-void run<Conv2dForward>(const Conv2dForward::Args& args) {
-  visit_narrow(args.x.dtype, Conv2dForward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const Epilogue<T> epilogue{args.scale.as<const float>(),
-                               args.shift.as<const float>(),
-                               args.residual.as<const T>(), args.rectify};
-    launch(current_stream(), blocks_for(args.y.numel(), kThreads), kThreads, 0,
-           image_kernel<T>, conv_sizes(args.x, args.weight, args.y, args.taps),
-           args.x.as<const T>(), args.weight.as<const T>(),
-           args.bias.as<const T>(), epilogue, args.y.as<T>());
-  });
-}
-
-template <>
-void run<Conv2dBackward>(const Conv2dBackward::Args& args) {
-  visit_narrow(args.x.dtype, Conv2dBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const ConvSizes s = conv_sizes(args.x, args.weight, args.dy, args.taps);
-    if (args.dx.defined()) {
-      launch(current_stream(), blocks_for(args.dx.numel(), kThreads), kThreads,
-             0, image_gradient_kernel<T>, s, args.dy.as<const T>(),
-             args.weight.as<const T>(), args.dx.as<T>());
-    }
-    if (args.dweight.defined()) {
-      launch(current_stream(), blocks_for(args.dweight.numel(), 1), kThreads, 0,
-             image_weight_kernel<T>, s, args.dy.as<const T>(),
-             args.x.as<const T>(), args.dweight.as<T>());
-    }
-  });
-}
+EA_RUN_CUDA(Conv2dForward, conv2d_forward_of, x)
+EA_RUN_CUDA(Conv2dBackward, conv2d_backward_of, x)
 
 }  // namespace ea::cuda

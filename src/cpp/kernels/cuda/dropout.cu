@@ -22,19 +22,18 @@ __global__ void __launch_bounds__(kThreads)
   store_pack(y + i, n - i, aligned, v);
 }
 
+template <typename T>
+void dropout_of(const Dropout::Args& args) {
+  const std::int64_t n = args.x.numel();
+  const T* x = args.x.as<T>();
+  T* y = args.y.as<T>();
+  launch(current_stream(), blocks_for(n, kThreads * kPack<T>), kThreads, 0,
+         dropout_kernel<T>, x, y, n, DropBits(args.p, args.seed, args.stream),
+         packs_aligned(x) && packs_aligned(y));
+}
+
 }  // namespace
 
-template <>
-void run<Dropout>(const Dropout::Args& args) {
-  visit_narrow(args.x.dtype, Dropout::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const std::int64_t n = args.x.numel();
-    const T* x = args.x.as<T>();
-    T* y = args.y.as<T>();
-    launch(current_stream(), blocks_for(n, kThreads * kPack<T>), kThreads, 0,
-           dropout_kernel<T>, x, y, n, DropBits(args.p, args.seed, args.stream),
-           packs_aligned(x) && packs_aligned(y));
-  });
-}
+EA_RUN_CUDA(Dropout, dropout_of, x)
 
 }  // namespace ea::cuda

@@ -192,95 +192,81 @@ void edge_row_sums(const EdgeSide& side, const TensorView& dy,
                to.dim(1));
 }
 
+template <typename T>
+void edge_pair_sum_of(const EdgePairSum::Args& args) {
+  launch_edges(by_query(args.layout), edge_pair_sum_kernel<T>,
+               args.u.as<const T>(), args.v.as<const T>(), args.y.as<T>(),
+               args.y.dim(1));
+}
+
+template <typename T>
+void edge_pair_sum_backward_of(const EdgePairSumBackward::Args& args) {
+  if (args.du.defined()) {
+    edge_row_sums<T>(by_query(args.layout), args.dy, args.du);
+  }
+  if (args.dv.defined()) {
+    edge_row_sums<T>(by_key(args.layout), args.dy, args.dv);
+  }
+}
+
+template <typename T>
+void edge_scores_of(const EdgeScores::Args& args) {
+  edge_products<T>(args.q, args.k, args.scores, args.scale, args.layout);
+}
+
+template <typename T>
+void edge_scores_backward_of(const EdgeScoresBackward::Args& args) {
+  const EdgeLayout& layout = args.layout;
+  if (args.dq.defined()) {
+    edge_sums<T>(by_query(layout), args.dscores, args.k, args.dq, args.scale,
+                 layout.heads);
+  }
+  if (args.dk.defined()) {
+    edge_sums<T>(by_key(layout), args.dscores, args.q, args.dk, args.scale,
+                 layout.heads);
+  }
+}
+
+template <typename T>
+void edge_softmax_of(const EdgeSoftmax::Args& args) {
+  launch_edges(by_query(args.layout), edge_softmax_kernel<T>,
+               args.x.as<const T>(), args.y.as<T>(), args.layout.heads,
+               static_cast<float>(args.scale));
+}
+
+template <typename T>
+void edge_softmax_backward_of(const EdgeSoftmaxBackward::Args& args) {
+  launch_edges(by_query(args.layout), edge_softmax_backward_kernel<T>,
+               args.dy.as<const T>(), args.y.as<const T>(), args.dx.as<T>(),
+               args.layout.heads, static_cast<float>(args.scale));
+}
+
+template <typename T>
+void edge_context_of(const EdgeContext::Args& args) {
+  edge_sums<T>(by_query(args.layout), args.p, args.v, args.y, 1.0,
+               args.layout.heads);
+}
+
+template <typename T>
+void edge_context_backward_of(const EdgeContextBackward::Args& args) {
+  if (args.dp.defined()) {
+    edge_products<T>(args.dy, args.v, args.dp, 1.0, args.layout);
+  }
+  if (args.dv.defined()) {
+    edge_sums<T>(by_key(args.layout), args.p, args.dy, args.dv, 1.0,
+                 args.layout.heads);
+  }
+}
+
 }  // namespace
 
-template <>
-void run<EdgePairSum>(const EdgePairSum::Args& args) {
-  visit_narrow(args.y.dtype, EdgePairSum::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    launch_edges(by_query(args.layout), edge_pair_sum_kernel<T>,
-                 args.u.as<const T>(), args.v.as<const T>(), args.y.as<T>(),
-                 args.y.dim(1));
-  });
-}
-
-template <>
-void run<EdgePairSumBackward>(const EdgePairSumBackward::Args& args) {
-  visit_narrow(args.dy.dtype, EdgePairSumBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if (args.du.defined()) {
-      edge_row_sums<T>(by_query(args.layout), args.dy, args.du);
-    }
-    if (args.dv.defined()) {
-      edge_row_sums<T>(by_key(args.layout), args.dy, args.dv);
-    }
-  });
-}
-
-template <>
-void run<EdgeScores>(const EdgeScores::Args& args) {
-  visit_narrow(args.q.dtype, EdgeScores::name, [&](auto tag) {
-    edge_products<typename decltype(tag)::type>(args.q, args.k, args.scores,
-                                                args.scale, args.layout);
-  });
-}
-
-template <>
-void run<EdgeScoresBackward>(const EdgeScoresBackward::Args& args) {
-  visit_narrow(args.q.dtype, EdgeScoresBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const EdgeLayout& layout = args.layout;
-    if (args.dq.defined()) {
-      edge_sums<T>(by_query(layout), args.dscores, args.k, args.dq, args.scale,
-                   layout.heads);
-    }
-    if (args.dk.defined()) {
-      edge_sums<T>(by_key(layout), args.dscores, args.q, args.dk, args.scale,
-                   layout.heads);
-    }
-  });
-}
-
-template <>
-void run<EdgeSoftmax>(const EdgeSoftmax::Args& args) {
-  visit_narrow(args.x.dtype, EdgeSoftmax::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    launch_edges(by_query(args.layout), edge_softmax_kernel<T>,
-                 args.x.as<const T>(), args.y.as<T>(), args.layout.heads,
-                 static_cast<float>(args.scale));
-  });
-}
-
-template <>
-void run<EdgeSoftmaxBackward>(const EdgeSoftmaxBackward::Args& args) {
-  visit_narrow(args.y.dtype, EdgeSoftmaxBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    launch_edges(by_query(args.layout), edge_softmax_backward_kernel<T>,
-                 args.dy.as<const T>(), args.y.as<const T>(), args.dx.as<T>(),
-                 args.layout.heads, static_cast<float>(args.scale));
-  });
-}
-
-template <>
-void run<EdgeContext>(const EdgeContext::Args& args) {
-  visit_narrow(args.p.dtype, EdgeContext::name, [&](auto tag) {
-    edge_sums<typename decltype(tag)::type>(
-        by_query(args.layout), args.p, args.v, args.y, 1.0, args.layout.heads);
-  });
-}
-
-template <>
-void run<EdgeContextBackward>(const EdgeContextBackward::Args& args) {
-  visit_narrow(args.p.dtype, EdgeContextBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if (args.dp.defined()) {
-      edge_products<T>(args.dy, args.v, args.dp, 1.0, args.layout);
-    }
-    if (args.dv.defined()) {
-      edge_sums<T>(by_key(args.layout), args.p, args.dy, args.dv, 1.0,
-                   args.layout.heads);
-    }
-  });
-}
+EA_RUN_CUDA(EdgePairSum, edge_pair_sum_of, y)
+EA_RUN_CUDA(EdgePairSumBackward, edge_pair_sum_backward_of, dy)
+EA_RUN_CUDA(EdgeScores, edge_scores_of, q)
+EA_RUN_CUDA(EdgeScoresBackward, edge_scores_backward_of, q)
+EA_RUN_CUDA(EdgeSoftmax, edge_softmax_of, x)
+EA_RUN_CUDA(EdgeSoftmaxBackward, edge_softmax_backward_of, y)
+EA_RUN_CUDA(EdgeContext, edge_context_of, p)
+EA_RUN_CUDA(EdgeContextBackward, edge_context_backward_of, p)
 
 }  // namespace ea::cuda

@@ -30,42 +30,39 @@ struct GateWork {
   }
 };
 
-}  // namespace
-
-template <>
-void run<EvolveForward>(const EvolveForward::Args& args) {
-  visit_narrow(args.scores.dtype, EvolveForward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const MixedWindow<T, T> input{
-        {args.previous.as<T>(), args.scores.as<T>(), args.c}};
-    run_conv<T>(args.layout, args.weight.dim(-1),
-                {args.weight.as<T>(), args.bias.as<T>(), false, args.shift},
-                EvolvedWork<T, T>{input, args.out.as<T>()});
-  });
+template <typename T>
+void evolve_forward_of(const EvolveForward::Args& args) {
+  const MixedWindow<T, T> input{
+      {args.previous.as<T>(), args.scores.as<T>(), args.c}};
+  run_conv<T>(args.layout, args.weight.dim(-1),
+              {args.weight.as<T>(), args.bias.as<T>(), false, args.shift},
+              EvolvedWork<T, T>{input, args.out.as<T>()});
 }
 
 // G is stored as float32 between the two convolutions: rounding to bfloat16
 // would add errors that dweight sums over all cells.
-template <>
-void run<EvolveBackward>(const EvolveBackward::Args& args) {
-  visit_narrow(args.scores.dtype, EvolveBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const MixedWindow<T, T> input{
-        {args.previous.as<T>(), args.scores.as<T>(), args.c}};
-    const std::int64_t kernel = args.weight.dim(-1);
-    const Scratch<float> g(current_stream(), args.layout.numel());
-    run_conv<T>(args.layout, kernel,
-                {args.weight.as<T>(), args.bias.as<T>(), false, args.shift},
-                GateWork<T>{input, args.dout.as<T>(), g.data()});
-    const PlainWindow<float> gated{{g.data()}};
-    run_conv<T>(args.layout, kernel,
-                {args.weight.as<T>(), nullptr, true, args.shift},
-                EvolveGradientWork<PlainWindow<float>, T, T, T>{
-                    gated, args.c, args.dout.as<T>(), args.dscores.as<T>(),
-                    args.dprevious.as<T>()});
-    run_weights<T>(args.layout, kernel, args.shift, gated, input, args.dweight,
-                   args.dbias);
-  });
+template <typename T>
+void evolve_backward_of(const EvolveBackward::Args& args) {
+  const MixedWindow<T, T> input{
+      {args.previous.as<T>(), args.scores.as<T>(), args.c}};
+  const std::int64_t kernel = args.weight.dim(-1);
+  const Scratch<float> g(current_stream(), args.layout.numel());
+  run_conv<T>(args.layout, kernel,
+              {args.weight.as<T>(), args.bias.as<T>(), false, args.shift},
+              GateWork<T>{input, args.dout.as<T>(), g.data()});
+  const PlainWindow<float> gated{{g.data()}};
+  run_conv<T>(args.layout, kernel,
+              {args.weight.as<T>(), nullptr, true, args.shift},
+              EvolveGradientWork<PlainWindow<float>, T, T, T>{
+                  gated, args.c, args.dout.as<T>(), args.dscores.as<T>(),
+                  args.dprevious.as<T>()});
+  run_weights<T>(args.layout, kernel, args.shift, gated, input, args.dweight,
+                 args.dbias);
 }
+
+}  // namespace
+
+EA_RUN_CUDA(EvolveForward, evolve_forward_of, scores)
+EA_RUN_CUDA(EvolveBackward, evolve_backward_of, scores)
 
 }  // namespace ea::cuda

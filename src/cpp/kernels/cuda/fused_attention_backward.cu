@@ -127,17 +127,16 @@ void backward_of(const FusedAttentionBackward::Args& args,
       logits);
 }
 
+template <typename T>
+void fused_attention_backward_of(const FusedAttentionBackward::Args& args) {
+  const StoredLogits<T> stored{args.carry.as<T>()};
+  if (args.in.c.w != 0.0) return backward_of<T, true>(args, stored);
+  if (args.carry.defined()) return backward_of<T, false>(args, stored);
+  backward_of<T, false>(args, made_logits<T>(args.in, nullptr));
+}
+
 }  // namespace
 
-template <>
-void run<FusedAttentionBackward>(const FusedAttentionBackward::Args& args) {
-  visit_narrow(args.in.q.dtype, FusedAttentionBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const StoredLogits<T> stored{args.carry.as<T>()};
-    if (args.in.c.w != 0.0) return backward_of<T, true>(args, stored);
-    if (args.carry.defined()) return backward_of<T, false>(args, stored);
-    backward_of<T, false>(args, made_logits<T>(args.in, nullptr));
-  });
-}
+EA_RUN_CUDA(FusedAttentionBackward, fused_attention_backward_of, in.q)
 
 }  // namespace ea::cuda

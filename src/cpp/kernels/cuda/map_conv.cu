@@ -21,35 +21,31 @@ struct PlainWork {
   }
 };
 
+template <typename T>
+void map_conv_forward_of(const MapConvForward::Args& args) {
+  run_conv<T>(args.layout, args.weight.dim(-1),
+              {args.weight.as<T>(), args.bias.as<T>(), false, args.shift},
+              PlainWork<T>{{{args.x.as<T>()}}, args.y.as<T>()});
+}
+
+template <typename T>
+void map_conv_backward_of(const MapConvBackward::Args& args) {
+  const PlainWindow<T> dy{{args.dy.as<T>(), args.shift}};
+  const std::int64_t kernel = args.weight.dim(-1);
+  if (args.dx.defined()) {
+    run_conv<T>(args.layout, kernel,
+                {args.weight.as<T>(), nullptr, true, args.shift},
+                PlainWork<T>{dy, args.dx.as<T>()});
+  }
+  if (args.dweight.defined() || args.dbias.defined()) {
+    run_weights<T>(args.layout, kernel, args.shift, dy,
+                   PlainWindow<T>{{args.x.as<T>()}}, args.dweight, args.dbias);
+  }
+}
+
 }  // namespace
 
-template <>
-void run<MapConvForward>(const MapConvForward::Args& args) {
-  visit_narrow(args.weight.dtype, MapConvForward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    run_conv<T>(args.layout, args.weight.dim(-1),
-                {args.weight.as<T>(), args.bias.as<T>(), false, args.shift},
-                PlainWork<T>{{{args.x.as<T>()}}, args.y.as<T>()});
-  });
-}
-
-template <>
-void run<MapConvBackward>(const MapConvBackward::Args& args) {
-  visit_narrow(args.weight.dtype, MapConvBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const PlainWindow<T> dy{{args.dy.as<T>(), args.shift}};
-    const std::int64_t kernel = args.weight.dim(-1);
-    if (args.dx.defined()) {
-      run_conv<T>(args.layout, kernel,
-                  {args.weight.as<T>(), nullptr, true, args.shift},
-                  PlainWork<T>{dy, args.dx.as<T>()});
-    }
-    if (args.dweight.defined() || args.dbias.defined()) {
-      run_weights<T>(args.layout, kernel, args.shift, dy,
-                     PlainWindow<T>{{args.x.as<T>()}}, args.dweight,
-                     args.dbias);
-    }
-  });
-}
+EA_RUN_CUDA(MapConvForward, map_conv_forward_of, weight)
+EA_RUN_CUDA(MapConvBackward, map_conv_backward_of, weight)
 
 }  // namespace ea::cuda

@@ -72,28 +72,24 @@ void sum_pairs(const PairSumBackward::Args& args, const TensorView& to) {
   }
 }
 
+template <typename T>
+void pair_sum_of(const PairSum::Args& args) {
+  for_map_rows(args.layout, [&](const MapRows& maps) {
+    launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
+           forward_kernel<T>, maps, args.u.as<const T>(), args.v.as<const T>(),
+           args.y.as<T>(), args.u.dim(1) / args.layout.heads);
+  });
+}
+
+template <typename T>
+void pair_sum_backward_of(const PairSumBackward::Args& args) {
+  if (args.du.defined()) sum_pairs<T, true>(args, args.du);
+  if (args.dv.defined()) sum_pairs<T, false>(args, args.dv);
+}
+
 }  // namespace
 
-template <>
-void run<PairSum>(const PairSum::Args& args) {
-  visit_narrow(args.y.dtype, PairSum::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    for_map_rows(args.layout, [&](const MapRows& maps) {
-      launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
-             forward_kernel<T>, maps, args.u.as<const T>(),
-             args.v.as<const T>(), args.y.as<T>(),
-             args.u.dim(1) / args.layout.heads);
-    });
-  });
-}
-
-template <>
-void run<PairSumBackward>(const PairSumBackward::Args& args) {
-  visit_narrow(args.dy.dtype, PairSumBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if (args.du.defined()) sum_pairs<T, true>(args, args.du);
-    if (args.dv.defined()) sum_pairs<T, false>(args, args.dv);
-  });
-}
+EA_RUN_CUDA(PairSum, pair_sum_of, y)
+EA_RUN_CUDA(PairSumBackward, pair_sum_backward_of, dy)
 
 }  // namespace ea::cuda

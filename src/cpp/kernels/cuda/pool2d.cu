@@ -147,46 +147,39 @@ __global__ void __launch_bounds__(kThreads)
   dx[e] = T(sum);
 }
 
+template <typename T>
+void max_pool2d_forward_of(const MaxPool2dForward::Args& args) {
+  launch(current_stream(), blocks_for(args.y.numel(), kThreads), kThreads, 0,
+         max_kernel<T>, pool_sizes(args.x, args.y, args.windows),
+         args.x.as<const T>(), args.y.as<T>());
+}
+
+template <typename T>
+void max_pool2d_backward_of(const MaxPool2dBackward::Args& args) {
+  launch(current_stream(), blocks_for(args.dx.numel(), kThreads), kThreads, 0,
+         max_gradient_kernel<T>, pool_sizes(args.x, args.dy, args.windows),
+         args.dy.as<const T>(), args.x.as<const T>(), args.dx.as<T>());
+}
+
+template <typename T>
+void avg_pool2d_forward_of(const AvgPool2dForward::Args& args) {
+  launch(current_stream(), blocks_for(args.y.numel(), kThreads), kThreads, 0,
+         mean_kernel<T>, pool_sizes(args.x, args.y, args.windows),
+         args.x.as<const T>(), args.y.as<T>(), args.padded);
+}
+
+template <typename T>
+void avg_pool2d_backward_of(const AvgPool2dBackward::Args& args) {
+  launch(current_stream(), blocks_for(args.dx.numel(), kThreads), kThreads, 0,
+         mean_gradient_kernel<T>, pool_sizes(args.dx, args.dy, args.windows),
+         args.dy.as<const T>(), args.dx.as<T>(), args.padded);
+}
+
 }  // namespace
 
-template <>
-void run<MaxPool2dForward>(const MaxPool2dForward::Args& args) {
-  visit_narrow(args.x.dtype, MaxPool2dForward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    launch(current_stream(), blocks_for(args.y.numel(), kThreads), kThreads, 0,
-           max_kernel<T>, pool_sizes(args.x, args.y, args.windows),
-           args.x.as<const T>(), args.y.as<T>());
-  });
-}
-
-template <>
-void run<MaxPool2dBackward>(const MaxPool2dBackward::Args& args) {
-  visit_narrow(args.x.dtype, MaxPool2dBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    launch(current_stream(), blocks_for(args.dx.numel(), kThreads), kThreads, 0,
-           max_gradient_kernel<T>, pool_sizes(args.x, args.dy, args.windows),
-           args.dy.as<const T>(), args.x.as<const T>(), args.dx.as<T>());
-  });
-}
-
-template <>
-void run<AvgPool2dForward>(const AvgPool2dForward::Args& args) {
-  visit_narrow(args.x.dtype, AvgPool2dForward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    launch(current_stream(), blocks_for(args.y.numel(), kThreads), kThreads, 0,
-           mean_kernel<T>, pool_sizes(args.x, args.y, args.windows),
-           args.x.as<const T>(), args.y.as<T>(), args.padded);
-  });
-}
-
-template <>
-void run<AvgPool2dBackward>(const AvgPool2dBackward::Args& args) {
-  visit_narrow(args.dy.dtype, AvgPool2dBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    launch(current_stream(), blocks_for(args.dx.numel(), kThreads), kThreads, 0,
-           mean_gradient_kernel<T>, pool_sizes(args.dx, args.dy, args.windows),
-           args.dy.as<const T>(), args.dx.as<T>(), args.padded);
-  });
-}
+EA_RUN_CUDA(MaxPool2dForward, max_pool2d_forward_of, x)
+EA_RUN_CUDA(MaxPool2dBackward, max_pool2d_backward_of, x)
+EA_RUN_CUDA(AvgPool2dForward, avg_pool2d_forward_of, x)
+EA_RUN_CUDA(AvgPool2dBackward, avg_pool2d_backward_of, dy)
 
 }  // namespace ea::cuda

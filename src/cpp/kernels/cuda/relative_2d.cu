@@ -79,31 +79,28 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <typename T>
+void relative_2d_cells_of(const Relative2dCells::Args& args) {
+  for_map_rows(args.layout, [&](const MapRows& maps) {
+    launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
+           cells_kernel<T>, maps, args.rows.as<const T>(),
+           args.columns.as<const T>(), args.y.as<T>(),
+           sides_of(args.rows, args.columns));
+  });
+}
+
+template <typename T>
+void relative_2d_sums_of(const Relative2dSums::Args& args) {
+  for_map_rows(args.layout, [&](const MapRows& maps) {
+    launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
+           sums_kernel<T>, maps, args.x.as<const T>(), args.rows.as<T>(),
+           args.columns.as<T>(), sides_of(args.rows, args.columns));
+  });
+}
+
 }  // namespace
 
-template <>
-void run<Relative2dCells>(const Relative2dCells::Args& args) {
-  visit_narrow(args.y.dtype, Relative2dCells::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    for_map_rows(args.layout, [&](const MapRows& maps) {
-      launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
-             cells_kernel<T>, maps, args.rows.as<const T>(),
-             args.columns.as<const T>(), args.y.as<T>(),
-             sides_of(args.rows, args.columns));
-    });
-  });
-}
-
-template <>
-void run<Relative2dSums>(const Relative2dSums::Args& args) {
-  visit_narrow(args.x.dtype, Relative2dSums::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    for_map_rows(args.layout, [&](const MapRows& maps) {
-      launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
-             sums_kernel<T>, maps, args.x.as<const T>(), args.rows.as<T>(),
-             args.columns.as<T>(), sides_of(args.rows, args.columns));
-    });
-  });
-}
+EA_RUN_CUDA(Relative2dCells, relative_2d_cells_of, y)
+EA_RUN_CUDA(Relative2dSums, relative_2d_sums_of, x)
 
 }  // namespace ea::cuda

@@ -76,30 +76,27 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <typename T>
+void relative_cells_of(const RelativeCells::Args& args) {
+  for_map_rows(args.layout, [&](const MapRows& maps) {
+    launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
+           cells_kernel<T>, maps, args.x.as<const T>(), args.y.as<T>(),
+           args.x.dim(1));
+  });
+}
+
+template <typename T>
+void relative_sums_of(const RelativeSums::Args& args) {
+  for_map_rows(args.layout, [&](const MapRows& maps) {
+    launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
+           sums_kernel<T>, maps, args.x.as<const T>(), args.y.as<T>(),
+           args.y.dim(1));
+  });
+}
+
 }  // namespace
 
-template <>
-void run<RelativeCells>(const RelativeCells::Args& args) {
-  visit_narrow(args.y.dtype, RelativeCells::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    for_map_rows(args.layout, [&](const MapRows& maps) {
-      launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
-             cells_kernel<T>, maps, args.x.as<const T>(), args.y.as<T>(),
-             args.x.dim(1));
-    });
-  });
-}
-
-template <>
-void run<RelativeSums>(const RelativeSums::Args& args) {
-  visit_narrow(args.y.dtype, RelativeSums::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    for_map_rows(args.layout, [&](const MapRows& maps) {
-      launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
-             sums_kernel<T>, maps, args.x.as<const T>(), args.y.as<T>(),
-             args.y.dim(1));
-    });
-  });
-}
+EA_RUN_CUDA(RelativeCells, relative_cells_of, y)
+EA_RUN_CUDA(RelativeSums, relative_sums_of, y)
 
 }  // namespace ea::cuda

@@ -69,31 +69,28 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <typename T>
+void softmax_forward_of(const SoftmaxForward::Args& args) {
+  for_map_rows(args.layout, [&](const MapRows& maps) {
+    launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
+           forward_kernel<T>, maps, args.x.as<const T>(), args.y.as<T>(),
+           static_cast<float>(args.scale));
+  });
+}
+
+template <typename T>
+void softmax_backward_of(const SoftmaxBackward::Args& args) {
+  for_map_rows(args.layout, [&](const MapRows& maps) {
+    launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
+           backward_kernel<T>, maps, args.dy.as<const T>(),
+           args.y.as<const T>(), args.dx.as<T>(),
+           static_cast<float>(args.scale));
+  });
+}
+
 }  // namespace
 
-template <>
-void run<SoftmaxForward>(const SoftmaxForward::Args& args) {
-  visit_narrow(args.x.dtype, SoftmaxForward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    for_map_rows(args.layout, [&](const MapRows& maps) {
-      launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
-             forward_kernel<T>, maps, args.x.as<const T>(), args.y.as<T>(),
-             static_cast<float>(args.scale));
-    });
-  });
-}
-
-template <>
-void run<SoftmaxBackward>(const SoftmaxBackward::Args& args) {
-  visit_narrow(args.y.dtype, SoftmaxBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    for_map_rows(args.layout, [&](const MapRows& maps) {
-      launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
-             backward_kernel<T>, maps, args.dy.as<const T>(),
-             args.y.as<const T>(), args.dx.as<T>(),
-             static_cast<float>(args.scale));
-    });
-  });
-}
+EA_RUN_CUDA(SoftmaxForward, softmax_forward_of, x)
+EA_RUN_CUDA(SoftmaxBackward, softmax_backward_of, y)
 
 }  // namespace ea::cuda

@@ -30,16 +30,15 @@ __global__ void __launch_bounds__(kThreads)
   *scale = spoiled == 0.0 ? value : static_cast<double>(NAN);
 }
 
+template <typename T>
+void record_loss_of(const RecordLoss::Args& args) {
+  launch(current_stream(), 1, kThreads, 0, record_kernel<T>,
+         args.loss.as<const T>(), args.total.as<double>(), args.share);
+}
+
 }  // namespace
 
-template <>
-void run<RecordLoss>(const RecordLoss::Args& args) {
-  visit_narrow(args.loss.dtype, RecordLoss::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    launch(current_stream(), 1, kThreads, 0, record_kernel<T>,
-           args.loss.as<const T>(), args.total.as<double>(), args.share);
-  });
-}
+EA_RUN_CUDA(RecordLoss, record_loss_of, loss)
 
 template <>
 void run<StepScale>(const StepScale::Args& args) {

@@ -64,21 +64,20 @@ void copy_maps(const Maps& args) {
   }
 }
 
+template <typename T>
+void unpack_maps_of(const UnpackMaps::Args& args) {
+  if (args.flat.numel() < args.dense.numel()) run<Fill>({args.dense, 0.0});
+  copy_maps<T, true>(args);
+}
+
+template <typename T>
+void pack_maps_of(const PackMaps::Args& args) {
+  copy_maps<T, false>(args);
+}
+
 }  // namespace
 
-template <>
-void run<UnpackMaps>(const UnpackMaps::Args& args) {
-  visit_narrow(args.dense.dtype, UnpackMaps::name, [&](auto tag) {
-    if (args.flat.numel() < args.dense.numel()) run<Fill>({args.dense, 0.0});
-    copy_maps<typename decltype(tag)::type, true>(args);
-  });
-}
-
-template <>
-void run<PackMaps>(const PackMaps::Args& args) {
-  visit_narrow(args.flat.dtype, PackMaps::name, [&](auto tag) {
-    copy_maps<typename decltype(tag)::type, false>(args);
-  });
-}
+EA_RUN_CUDA(UnpackMaps, unpack_maps_of, dense)
+EA_RUN_CUDA(PackMaps, pack_maps_of, flat)
 
 }  // namespace ea::cuda

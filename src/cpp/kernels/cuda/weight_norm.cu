@@ -71,34 +71,31 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
+template <typename T>
+void weight_norm_forward_of(const WeightNormForward::Args& args) {
+  const std::int64_t width = args.v.dim(1);
+  const auto* v = args.v.as<const T>();
+  auto* w = args.w.as<T>();
+  launch(current_stream(), blocks_for(args.v.dim(0), 1), kThreads, 0,
+         forward_kernel<T>, v, args.g.as<const T>(), w, args.norm.as<float>(),
+         width, packs_aligned(v, width) && packs_aligned(w));
+}
+
+template <typename T>
+void weight_norm_backward_of(const WeightNormBackward::Args& args) {
+  const std::int64_t width = args.v.dim(1);
+  const auto* dw = args.dw.as<const T>();
+  const auto* v = args.v.as<const T>();
+  auto* dv = args.dv.as<T>();
+  launch(current_stream(), blocks_for(args.v.dim(0), 1), kThreads, 0,
+         backward_kernel<T>, dw, v, args.g.as<const T>(),
+         args.norm.as<const float>(), dv, args.dg.as<T>(), width,
+         packs_aligned(dw, width) && packs_aligned(v) && packs_aligned(dv));
+}
+
 }  // namespace
 
-template <>
-void run<WeightNormForward>(const WeightNormForward::Args& args) {
-  visit_narrow(args.v.dtype, WeightNormForward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const std::int64_t width = args.v.dim(1);
-    const auto* v = args.v.as<const T>();
-    auto* w = args.w.as<T>();
-    launch(current_stream(), blocks_for(args.v.dim(0), 1), kThreads, 0,
-           forward_kernel<T>, v, args.g.as<const T>(), w, args.norm.as<float>(),
-           width, packs_aligned(v, width) && packs_aligned(w));
-  });
-}
-
-template <>
-void run<WeightNormBackward>(const WeightNormBackward::Args& args) {
-  visit_narrow(args.v.dtype, WeightNormBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const std::int64_t width = args.v.dim(1);
-    const auto* dw = args.dw.as<const T>();
-    const auto* v = args.v.as<const T>();
-    auto* dv = args.dv.as<T>();
-    launch(current_stream(), blocks_for(args.v.dim(0), 1), kThreads, 0,
-           backward_kernel<T>, dw, v, args.g.as<const T>(),
-           args.norm.as<const float>(), dv, args.dg.as<T>(), width,
-           packs_aligned(dw, width) && packs_aligned(v) && packs_aligned(dv));
-  });
-}
+EA_RUN_CUDA(WeightNormForward, weight_norm_forward_of, v)
+EA_RUN_CUDA(WeightNormBackward, weight_norm_backward_of, v)
 
 }  // namespace ea::cuda

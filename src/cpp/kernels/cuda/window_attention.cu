@@ -280,80 +280,65 @@ void copy_maps(const Maps& args) {
   }
 }
 
+template <typename T>
+void window_scores_of(const WindowScores::Args& args) {
+  products<T>(args.q, args.k, args.scores, args.scale, args.layout,
+              args.layout.keys());
+}
+
+template <typename T>
+void window_scores_backward_of(const WindowScoresBackward::Args& args) {
+  const HeadNeighbours heads = args.layout.keys();
+  sums<T, true>(args.dscores, args.k, args.dq, args.scale, args.layout, heads);
+  sums<T, false>(args.dscores, args.q, args.dk, args.scale, args.layout, heads);
+}
+
+template <typename T>
+void window_softmax_of(const WindowSoftmax::Args& args) {
+  launch_rows(args.layout, args.layout.keys(), softmax_kernel<T>,
+              args.x.as<const T>(), args.y.as<T>(),
+              static_cast<float>(args.scale));
+}
+
+template <typename T>
+void window_softmax_backward_of(const WindowSoftmaxBackward::Args& args) {
+  launch_rows(args.layout, args.layout.keys(), softmax_backward_kernel<T>,
+              args.dy.as<const T>(), args.y.as<const T>(), args.dx.as<T>(),
+              static_cast<float>(args.scale));
+}
+
+template <typename T>
+void window_context_of(const WindowContext::Args& args) {
+  sums<T, true>(args.p, args.v, args.y, 1.0, args.layout, args.layout.values());
+}
+
+template <typename T>
+void window_context_backward_of(const WindowContextBackward::Args& args) {
+  const HeadNeighbours heads = args.layout.values();
+  products<T>(args.dy, args.v, args.dp, 1.0, args.layout, heads);
+  sums<T, false>(args.p, args.dy, args.dv, 1.0, args.layout, heads);
+}
+
+template <typename T>
+void unpack_windows_of(const UnpackWindows::Args& args) {
+  run<Fill>({args.dense, 0.0});
+  copy_maps<T, true>(args);
+}
+
+template <typename T>
+void pack_windows_of(const PackWindows::Args& args) {
+  copy_maps<T, false>(args);
+}
+
 }  // namespace
 
-template <>
-void run<WindowScores>(const WindowScores::Args& args) {
-  visit_narrow(args.q.dtype, WindowScores::name, [&](auto tag) {
-    products<typename decltype(tag)::type>(args.q, args.k, args.scores,
-                                           args.scale, args.layout,
-                                           args.layout.keys());
-  });
-}
-
-template <>
-void run<WindowScoresBackward>(const WindowScoresBackward::Args& args) {
-  visit_narrow(args.q.dtype, WindowScoresBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const HeadNeighbours heads = args.layout.keys();
-    sums<T, true>(args.dscores, args.k, args.dq, args.scale, args.layout,
-                  heads);
-    sums<T, false>(args.dscores, args.q, args.dk, args.scale, args.layout,
-                   heads);
-  });
-}
-
-template <>
-void run<WindowSoftmax>(const WindowSoftmax::Args& args) {
-  visit_narrow(args.x.dtype, WindowSoftmax::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    launch_rows(args.layout, args.layout.keys(), softmax_kernel<T>,
-                args.x.as<const T>(), args.y.as<T>(),
-                static_cast<float>(args.scale));
-  });
-}
-
-template <>
-void run<WindowSoftmaxBackward>(const WindowSoftmaxBackward::Args& args) {
-  visit_narrow(args.y.dtype, WindowSoftmaxBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    launch_rows(args.layout, args.layout.keys(), softmax_backward_kernel<T>,
-                args.dy.as<const T>(), args.y.as<const T>(), args.dx.as<T>(),
-                static_cast<float>(args.scale));
-  });
-}
-
-template <>
-void run<WindowContext>(const WindowContext::Args& args) {
-  visit_narrow(args.p.dtype, WindowContext::name, [&](auto tag) {
-    sums<typename decltype(tag)::type, true>(args.p, args.v, args.y, 1.0,
-                                             args.layout, args.layout.values());
-  });
-}
-
-template <>
-void run<WindowContextBackward>(const WindowContextBackward::Args& args) {
-  visit_narrow(args.p.dtype, WindowContextBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const HeadNeighbours heads = args.layout.values();
-    products<T>(args.dy, args.v, args.dp, 1.0, args.layout, heads);
-    sums<T, false>(args.p, args.dy, args.dv, 1.0, args.layout, heads);
-  });
-}
-
-template <>
-void run<UnpackWindows>(const UnpackWindows::Args& args) {
-  visit_narrow(args.dense.dtype, UnpackWindows::name, [&](auto tag) {
-    run<Fill>({args.dense, 0.0});
-    copy_maps<typename decltype(tag)::type, true>(args);
-  });
-}
-
-template <>
-void run<PackWindows>(const PackWindows::Args& args) {
-  visit_narrow(args.flat.dtype, PackWindows::name, [&](auto tag) {
-    copy_maps<typename decltype(tag)::type, false>(args);
-  });
-}
+EA_RUN_CUDA(WindowScores, window_scores_of, q)
+EA_RUN_CUDA(WindowScoresBackward, window_scores_backward_of, q)
+EA_RUN_CUDA(WindowSoftmax, window_softmax_of, x)
+EA_RUN_CUDA(WindowSoftmaxBackward, window_softmax_backward_of, y)
+EA_RUN_CUDA(WindowContext, window_context_of, p)
+EA_RUN_CUDA(WindowContextBackward, window_context_backward_of, p)
+EA_RUN_CUDA(UnpackWindows, unpack_windows_of, dense)
+EA_RUN_CUDA(PackWindows, pack_windows_of, flat)
 
 }  // namespace ea::cuda

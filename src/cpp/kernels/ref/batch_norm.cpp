@@ -90,24 +90,22 @@ void backward_of(const BatchNormBackward::Args& args) {
   }
 }
 
+template <typename T>
+void move_average_of(const MoveAverage::Args& args) {
+  using A = Accumulator<T>;
+  const A* now = args.now.as<A>();
+  A* running = args.running.as<A>();
+  for (std::int64_t c = 0; c < args.running.numel(); ++c) {
+    const A moved = A(1 - args.momentum) * running[c] +
+                    A(args.momentum * args.factor) * now[c];
+    if (std::isfinite(moved)) running[c] = moved;
+  }
+}
+
 }  // namespace
 
 EA_RUN_REF(BatchStatistics, statistics_of, x)
-
-template <>
-void run<MoveAverage>(const MoveAverage::Args& args) {
-  visit_floating(args.running.dtype, MoveAverage::name, [&](auto tag) {
-    using A = Accumulator<typename decltype(tag)::type>;
-    const A* now = args.now.as<A>();
-    A* running = args.running.as<A>();
-    for (std::int64_t c = 0; c < args.running.numel(); ++c) {
-      const A moved = A(1 - args.momentum) * running[c] +
-                      A(args.momentum * args.factor) * now[c];
-      if (std::isfinite(moved)) running[c] = moved;
-    }
-  });
-}
-
+EA_RUN_REF(MoveAverage, move_average_of, running)
 EA_RUN_REF(BatchNormForward, forward_of, x)
 EA_RUN_REF(BatchNormBackward, backward_of, x)
 

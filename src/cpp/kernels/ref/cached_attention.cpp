@@ -117,14 +117,13 @@ class Step {
   std::vector<A> logits_;
 };
 
+template <typename T>
+void cached_attention_of(const CachedAttention::Args& args) {
+  for (std::int64_t b = 0; b < args.q.dim(0); ++b) Step<T>(args, b).run();
+}
+
 }  // namespace
 
-template <>
-void run<CachedAttention>(const CachedAttention::Args& args) {
-  visit_floating(args.q.dtype, CachedAttention::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    for (std::int64_t b = 0; b < args.q.dim(0); ++b) Step<T>(args, b).run();
-  });
-}
+EA_RUN_REF(CachedAttention, cached_attention_of, q)
 
 }  // namespace ea::ref

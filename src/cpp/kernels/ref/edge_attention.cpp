@@ -130,84 +130,70 @@ void edge_softmax_backward_of(const EdgeSoftmaxBackward::Args& args) {
   });
 }
 
+template <typename T>
+void edge_pair_sum_of(const EdgePairSum::Args& args) {
+  using A = Accumulator<T>;
+  const std::int64_t width = args.y.dim(1);
+  const T* u = args.u.as<const T>();
+  const T* v = args.v.as<const T>();
+  for_each_edge(args.layout,
+                [&](std::int64_t e, std::int64_t i, std::int64_t j) {
+                  for (std::int64_t c = 0; c < width; ++c) {
+                    args.y.as<T>()[e * width + c] =
+                        T(A(u[i * width + c]) + A(v[j * width + c]));
+                  }
+                });
+}
+
+template <typename T>
+void edge_pair_sum_backward_of(const EdgePairSumBackward::Args& args) {
+  if (args.du.defined()) {
+    edge_row_sums<T, true>(args.dy, args.du, args.layout);
+  }
+  if (args.dv.defined()) {
+    edge_row_sums<T, false>(args.dy, args.dv, args.layout);
+  }
+}
+
+template <typename T>
+void edge_scores_of(const EdgeScores::Args& args) {
+  edge_products<T>(args.q, args.k, args.scores, args.scale, args.layout);
+}
+
+template <typename T>
+void edge_scores_backward_of(const EdgeScoresBackward::Args& args) {
+  if (args.dq.defined()) {
+    edge_sums<T, true>(args.dscores, args.k, args.dq, args.scale, args.layout);
+  }
+  if (args.dk.defined()) {
+    edge_sums<T, false>(args.dscores, args.q, args.dk, args.scale, args.layout);
+  }
+}
+
+template <typename T>
+void edge_context_of(const EdgeContext::Args& args) {
+  edge_sums<T, true>(args.p, args.v, args.y, 1.0, args.layout);
+}
+
+template <typename T>
+void edge_context_backward_of(const EdgeContextBackward::Args& args) {
+  if (args.dp.defined()) {
+    edge_products<T>(args.dy, args.v, args.dp, 1.0, args.layout);
+  }
+  if (args.dv.defined()) {
+    edge_sums<T, false>(args.p, args.dy, args.dv, 1.0, args.layout);
+  }
+}
+
 }  // namespace
 
-template <>
-void run<EdgePairSum>(const EdgePairSum::Args& args) {
-  visit_floating(args.y.dtype, EdgePairSum::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using A = Accumulator<T>;
-    const std::int64_t width = args.y.dim(1);
-    const T* u = args.u.as<const T>();
-    const T* v = args.v.as<const T>();
-    for_each_edge(args.layout,
-                  [&](std::int64_t e, std::int64_t i, std::int64_t j) {
-                    for (std::int64_t c = 0; c < width; ++c) {
-                      args.y.as<T>()[e * width + c] =
-                          T(A(u[i * width + c]) + A(v[j * width + c]));
-                    }
-                  });
-  });
-}
-
-template <>
-void run<EdgePairSumBackward>(const EdgePairSumBackward::Args& args) {
-  visit_floating(args.dy.dtype, EdgePairSumBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if (args.du.defined()) {
-      edge_row_sums<T, true>(args.dy, args.du, args.layout);
-    }
-    if (args.dv.defined()) {
-      edge_row_sums<T, false>(args.dy, args.dv, args.layout);
-    }
-  });
-}
-
-template <>
-void run<EdgeScores>(const EdgeScores::Args& args) {
-  visit_floating(args.q.dtype, EdgeScores::name, [&](auto tag) {
-    edge_products<typename decltype(tag)::type>(args.q, args.k, args.scores,
-                                                args.scale, args.layout);
-  });
-}
-
-template <>
-void run<EdgeScoresBackward>(const EdgeScoresBackward::Args& args) {
-  visit_floating(args.q.dtype, EdgeScoresBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if (args.dq.defined()) {
-      edge_sums<T, true>(args.dscores, args.k, args.dq, args.scale,
-                         args.layout);
-    }
-    if (args.dk.defined()) {
-      edge_sums<T, false>(args.dscores, args.q, args.dk, args.scale,
-                          args.layout);
-    }
-  });
-}
-
+EA_RUN_REF(EdgePairSum, edge_pair_sum_of, y)
+EA_RUN_REF(EdgePairSumBackward, edge_pair_sum_backward_of, dy)
+EA_RUN_REF(EdgeScores, edge_scores_of, q)
+EA_RUN_REF(EdgeScoresBackward, edge_scores_backward_of, q)
 EA_RUN_REF(EdgeSoftmax, edge_softmax_of, x)
 EA_RUN_REF(EdgeSoftmaxBackward, edge_softmax_backward_of, y)
-
-template <>
-void run<EdgeContext>(const EdgeContext::Args& args) {
-  visit_floating(args.p.dtype, EdgeContext::name, [&](auto tag) {
-    edge_sums<typename decltype(tag)::type, true>(args.p, args.v, args.y, 1.0,
-                                                  args.layout);
-  });
-}
-
-template <>
-void run<EdgeContextBackward>(const EdgeContextBackward::Args& args) {
-  visit_floating(args.p.dtype, EdgeContextBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if (args.dp.defined()) {
-      edge_products<T>(args.dy, args.v, args.dp, 1.0, args.layout);
-    }
-    if (args.dv.defined()) {
-      edge_sums<T, false>(args.p, args.dy, args.dv, 1.0, args.layout);
-    }
-  });
-}
+EA_RUN_REF(EdgeContext, edge_context_of, p)
+EA_RUN_REF(EdgeContextBackward, edge_context_backward_of, p)
 
 }  // namespace ea::ref

@@ -46,33 +46,30 @@ void sum_pairs(const PairSumBackward::Args& args, const TensorView& to) {
                  [](A sum) { return T(sum); });
 }
 
+template <typename T>
+void pair_sum_of(const PairSum::Args& args) {
+  using A = Accumulator<T>;
+  const T* u = args.u.as<const T>();
+  const T* v = args.v.as<const T>();
+  T* y = args.y.as<T>();
+  const std::int64_t width = args.u.dim(1) / args.layout.heads;
+  for_each_pair(args.layout, width,
+                [&](std::int64_t cell, std::int64_t query, std::int64_t key) {
+                  for (std::int64_t e = 0; e < width; ++e) {
+                    y[cell + e] = T(A(u[query + e]) + A(v[key + e]));
+                  }
+                });
+}
+
+template <typename T>
+void pair_sum_backward_of(const PairSumBackward::Args& args) {
+  if (args.du.defined()) sum_pairs<T, true>(args, args.du);
+  if (args.dv.defined()) sum_pairs<T, false>(args, args.dv);
+}
+
 }  // namespace
 
-template <>
-void run<PairSum>(const PairSum::Args& args) {
-  visit_floating(args.y.dtype, PairSum::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using A = Accumulator<T>;
-    const T* u = args.u.as<const T>();
-    const T* v = args.v.as<const T>();
-    T* y = args.y.as<T>();
-    const std::int64_t width = args.u.dim(1) / args.layout.heads;
-    for_each_pair(args.layout, width,
-                  [&](std::int64_t cell, std::int64_t query, std::int64_t key) {
-                    for (std::int64_t e = 0; e < width; ++e) {
-                      y[cell + e] = T(A(u[query + e]) + A(v[key + e]));
-                    }
-                  });
-  });
-}
-
-template <>
-void run<PairSumBackward>(const PairSumBackward::Args& args) {
-  visit_floating(args.dy.dtype, PairSumBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if (args.du.defined()) sum_pairs<T, true>(args, args.du);
-    if (args.dv.defined()) sum_pairs<T, false>(args, args.dv);
-  });
-}
+EA_RUN_REF(PairSum, pair_sum_of, y)
+EA_RUN_REF(PairSumBackward, pair_sum_backward_of, dy)
 
 }  // namespace ea::ref

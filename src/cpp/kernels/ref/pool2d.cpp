@@ -67,91 +67,83 @@ std::int64_t greatest_of(const TensorView& x, const Cells& cells,
   return at;
 }
 
-}  // namespace
-
-template <>
-void run<MaxPool2dForward>(const MaxPool2dForward::Args& args) {
-  visit_floating(args.x.dtype, MaxPool2dForward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    for_windows(args.x, args.y, args.windows,
-                [&](std::int64_t to, const Cells& cells, std::int64_t image) {
-                  for (std::int64_t c = 0; c < args.x.dim(3); ++c) {
-                    const std::int64_t at =
-                        greatest_of<T>(args.x, cells, image, c);
-                    args.y.as<T>()[to + c] =
-                        at < 0 ? T(-std::numeric_limits<float>::infinity())
-                               : args.x.as<T>()[at];
-                  }
-                });
-  });
+template <typename T>
+void max_pool2d_forward_of(const MaxPool2dForward::Args& args) {
+  for_windows(args.x, args.y, args.windows,
+              [&](std::int64_t to, const Cells& cells, std::int64_t image) {
+                for (std::int64_t c = 0; c < args.x.dim(3); ++c) {
+                  const std::int64_t at =
+                      greatest_of<T>(args.x, cells, image, c);
+                  args.y.as<T>()[to + c] =
+                      at < 0 ? T(-std::numeric_limits<float>::infinity())
+                             : args.x.as<T>()[at];
+                }
+              });
 }
 
-template <>
-void run<MaxPool2dBackward>(const MaxPool2dBackward::Args& args) {
-  visit_floating(args.x.dtype, MaxPool2dBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using A = Accumulator<T>;
-    std::vector<A> dx(static_cast<std::size_t>(args.x.numel()));
-    for_windows(
-        args.x, args.dy, args.windows,
-        [&](std::int64_t from, const Cells& cells, std::int64_t image) {
-          for (std::int64_t c = 0; c < args.x.dim(3); ++c) {
-            const std::int64_t at = greatest_of<T>(args.x, cells, image, c);
-            if (at < 0) continue;
-            dx[static_cast<std::size_t>(at)] += A(args.dy.as<T>()[from + c]);
-          }
-        });
-    for (std::size_t i = 0; i < dx.size(); ++i) args.dx.as<T>()[i] = T(dx[i]);
-  });
+template <typename T>
+void max_pool2d_backward_of(const MaxPool2dBackward::Args& args) {
+  using A = Accumulator<T>;
+  std::vector<A> dx(static_cast<std::size_t>(args.x.numel()));
+  for_windows(
+      args.x, args.dy, args.windows,
+      [&](std::int64_t from, const Cells& cells, std::int64_t image) {
+        for (std::int64_t c = 0; c < args.x.dim(3); ++c) {
+          const std::int64_t at = greatest_of<T>(args.x, cells, image, c);
+          if (at < 0) continue;
+          dx[static_cast<std::size_t>(at)] += A(args.dy.as<T>()[from + c]);
+        }
+      });
+  for (std::size_t i = 0; i < dx.size(); ++i) args.dx.as<T>()[i] = T(dx[i]);
 }
 
-template <>
-void run<AvgPool2dForward>(const AvgPool2dForward::Args& args) {
-  visit_floating(args.x.dtype, AvgPool2dForward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using A = Accumulator<T>;
-    const std::int64_t channels = args.x.dim(3);
-    std::vector<A> sums(static_cast<std::size_t>(channels));
-    for_windows(args.x, args.y, args.windows,
-                [&](std::int64_t to, const Cells& cells, std::int64_t image) {
-                  sums.assign(sums.size(), A(0));
-                  const A part = cells.part<A>(args.padded);
-                  cells.each([&](std::int64_t pixel) {
-                    const T* x = args.x.as<T>() + image + pixel * channels;
-                    A* sum = sums.data();
-                    for (std::int64_t c = 0; c < channels; ++c) {
-                      sum[c] += A(x[c]) * part;
-                    }
-                  });
+template <typename T>
+void avg_pool2d_forward_of(const AvgPool2dForward::Args& args) {
+  using A = Accumulator<T>;
+  const std::int64_t channels = args.x.dim(3);
+  std::vector<A> sums(static_cast<std::size_t>(channels));
+  for_windows(args.x, args.y, args.windows,
+              [&](std::int64_t to, const Cells& cells, std::int64_t image) {
+                sums.assign(sums.size(), A(0));
+                const A part = cells.part<A>(args.padded);
+                cells.each([&](std::int64_t pixel) {
+                  const T* x = args.x.as<T>() + image + pixel * channels;
+                  A* sum = sums.data();
                   for (std::int64_t c = 0; c < channels; ++c) {
-                    args.y.as<T>()[to + c] =
-                        T(sums[static_cast<std::size_t>(c)]);
+                    sum[c] += A(x[c]) * part;
                   }
                 });
-  });
+                for (std::int64_t c = 0; c < channels; ++c) {
+                  args.y.as<T>()[to + c] = T(sums[static_cast<std::size_t>(c)]);
+                }
+              });
 }
 
 // y is linear in x, so the transpose adds to each cell its part of dy.
-template <>
-void run<AvgPool2dBackward>(const AvgPool2dBackward::Args& args) {
-  visit_floating(args.dy.dtype, AvgPool2dBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using A = Accumulator<T>;
-    const std::int64_t channels = args.dx.dim(3);
-    std::vector<A> dx(static_cast<std::size_t>(args.dx.numel()));
-    for_windows(args.dx, args.dy, args.windows,
-                [&](std::int64_t from, const Cells& cells, std::int64_t image) {
-                  const A part = cells.part<A>(args.padded);
-                  cells.each([&](std::int64_t pixel) {
-                    A* to = dx.data() + image + pixel * channels;
-                    const T* dy = args.dy.as<T>() + from;
-                    for (std::int64_t c = 0; c < channels; ++c) {
-                      to[c] += A(dy[c]) * part;
-                    }
-                  });
+template <typename T>
+void avg_pool2d_backward_of(const AvgPool2dBackward::Args& args) {
+  using A = Accumulator<T>;
+  const std::int64_t channels = args.dx.dim(3);
+  std::vector<A> dx(static_cast<std::size_t>(args.dx.numel()));
+  for_windows(args.dx, args.dy, args.windows,
+              [&](std::int64_t from, const Cells& cells, std::int64_t image) {
+                const A part = cells.part<A>(args.padded);
+                cells.each([&](std::int64_t pixel) {
+                  A* to = dx.data() + image + pixel * channels;
+                  const T* dy = args.dy.as<T>() + from;
+                  for (std::int64_t c = 0; c < channels; ++c) {
+                    to[c] += A(dy[c]) * part;
+                  }
                 });
-    for (std::size_t i = 0; i < dx.size(); ++i) args.dx.as<T>()[i] = T(dx[i]);
-  });
+              });
+  for (std::size_t i = 0; i < dx.size(); ++i) args.dx.as<T>()[i] = T(dx[i]);
 }
+
+}  // namespace
+
+EA_RUN_REF(MaxPool2dForward, max_pool2d_forward_of, x)
+EA_RUN_REF(MaxPool2dBackward, max_pool2d_backward_of, x)
+EA_RUN_REF(AvgPool2dForward, avg_pool2d_forward_of, x)
+EA_RUN_REF(AvgPool2dBackward, avg_pool2d_backward_of, dy)
 
 }  // namespace ea::ref

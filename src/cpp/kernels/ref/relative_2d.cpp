@@ -33,43 +33,40 @@ void for_each_offset(const MapLayout& layout, const TensorView& rows,
   }
 }
 
-}  // namespace
-
-template <>
-void run<Relative2dCells>(const Relative2dCells::Args& args) {
-  visit_floating(args.y.dtype, Relative2dCells::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using A = Accumulator<T>;
-    for_each_offset(
-        args.layout, args.rows, args.columns,
-        [&](std::int64_t cell, std::int64_t row, std::int64_t column) {
-          args.y.as<T>()[cell] =
-              T(A(args.rows.as<T>()[row]) + A(args.columns.as<T>()[column]));
-        });
-  });
+template <typename T>
+void relative_2d_cells_of(const Relative2dCells::Args& args) {
+  using A = Accumulator<T>;
+  for_each_offset(
+      args.layout, args.rows, args.columns,
+      [&](std::int64_t cell, std::int64_t row, std::int64_t column) {
+        args.y.as<T>()[cell] =
+            T(A(args.rows.as<T>()[row]) + A(args.columns.as<T>()[column]));
+      });
 }
 
 // relative_2d() adds one element of rows and one of columns, so its transpose
 // adds each cell to both.
-template <>
-void run<Relative2dSums>(const Relative2dSums::Args& args) {
-  visit_floating(args.x.dtype, Relative2dSums::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using A = Accumulator<T>;
-    std::vector<A> rows(static_cast<std::size_t>(args.rows.numel()));
-    std::vector<A> columns(static_cast<std::size_t>(args.columns.numel()));
-    for_each_offset(
-        args.layout, args.rows, args.columns,
-        [&](std::int64_t cell, std::int64_t row, std::int64_t column) {
-          const A value = A(args.x.as<T>()[cell]);
-          rows[static_cast<std::size_t>(row)] += value;
-          columns[static_cast<std::size_t>(column)] += value;
-        });
-    std::transform(rows.begin(), rows.end(), args.rows.as<T>(),
-                   [](A sum) { return T(sum); });
-    std::transform(columns.begin(), columns.end(), args.columns.as<T>(),
-                   [](A sum) { return T(sum); });
-  });
+template <typename T>
+void relative_2d_sums_of(const Relative2dSums::Args& args) {
+  using A = Accumulator<T>;
+  std::vector<A> rows(static_cast<std::size_t>(args.rows.numel()));
+  std::vector<A> columns(static_cast<std::size_t>(args.columns.numel()));
+  for_each_offset(
+      args.layout, args.rows, args.columns,
+      [&](std::int64_t cell, std::int64_t row, std::int64_t column) {
+        const A value = A(args.x.as<T>()[cell]);
+        rows[static_cast<std::size_t>(row)] += value;
+        columns[static_cast<std::size_t>(column)] += value;
+      });
+  std::transform(rows.begin(), rows.end(), args.rows.as<T>(),
+                 [](A sum) { return T(sum); });
+  std::transform(columns.begin(), columns.end(), args.columns.as<T>(),
+                 [](A sum) { return T(sum); });
 }
+
+}  // namespace
+
+EA_RUN_REF(Relative2dCells, relative_2d_cells_of, y)
+EA_RUN_REF(Relative2dSums, relative_2d_sums_of, x)
 
 }  // namespace ea::ref

@@ -28,36 +28,33 @@ void for_each_distance(const MapLayout& layout, std::int64_t width, Fn&& fn) {
   }
 }
 
-}  // namespace
-
-template <>
-void run<RelativeCells>(const RelativeCells::Args& args) {
-  visit_floating(args.y.dtype, RelativeCells::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T* x = args.x.as<T>();
-    T* y = args.y.as<T>();
-    for_each_distance(
-        args.layout, args.x.dim(1),
-        [&](std::int64_t cell, std::int64_t place) { y[cell] = x[place]; });
-  });
+template <typename T>
+void relative_cells_of(const RelativeCells::Args& args) {
+  const T* x = args.x.as<T>();
+  T* y = args.y.as<T>();
+  for_each_distance(
+      args.layout, args.x.dim(1),
+      [&](std::int64_t cell, std::int64_t place) { y[cell] = x[place]; });
 }
 
 // relative_cells() is linear with one 1 per cell, so its transpose adds each
 // cell to the element that it reads.
-template <>
-void run<RelativeSums>(const RelativeSums::Args& args) {
-  visit_floating(args.y.dtype, RelativeSums::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using A = Accumulator<T>;
-    const T* x = args.x.as<T>();
-    T* y = args.y.as<T>();
-    std::vector<A> total(static_cast<std::size_t>(args.y.numel()));
-    for_each_distance(args.layout, args.y.dim(1),
-                      [&](std::int64_t cell, std::int64_t place) {
-                        total[static_cast<std::size_t>(place)] += A(x[cell]);
-                      });
-    std::transform(total.begin(), total.end(), y, [](A sum) { return T(sum); });
-  });
+template <typename T>
+void relative_sums_of(const RelativeSums::Args& args) {
+  using A = Accumulator<T>;
+  const T* x = args.x.as<T>();
+  T* y = args.y.as<T>();
+  std::vector<A> total(static_cast<std::size_t>(args.y.numel()));
+  for_each_distance(args.layout, args.y.dim(1),
+                    [&](std::int64_t cell, std::int64_t place) {
+                      total[static_cast<std::size_t>(place)] += A(x[cell]);
+                    });
+  std::transform(total.begin(), total.end(), y, [](A sum) { return T(sum); });
 }
+
+}  // namespace
+
+EA_RUN_REF(RelativeCells, relative_cells_of, y)
+EA_RUN_REF(RelativeSums, relative_sums_of, y)
 
 }  // namespace ea::ref

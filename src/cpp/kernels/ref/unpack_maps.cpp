@@ -33,31 +33,28 @@ void for_each_place(const Maps& maps, Fn&& fn) {
   }
 }
 
+template <typename T>
+void unpack_maps_of(const UnpackMaps::Args& maps) {
+  const T* flat = maps.flat.as<const T>();
+  T* dense = maps.dense.as<T>();
+  std::fill_n(dense, maps.dense.numel(), T(0.0f));
+  for_each_place(maps, [&](std::int64_t cell, std::int64_t place) {
+    dense[place] = flat[cell];
+  });
+}
+
+template <typename T>
+void pack_maps_of(const PackMaps::Args& maps) {
+  const T* dense = maps.dense.as<const T>();
+  T* flat = maps.flat.as<T>();
+  for_each_place(maps, [&](std::int64_t cell, std::int64_t place) {
+    flat[cell] = dense[place];
+  });
+}
+
 }  // namespace
 
-template <>
-void run<UnpackMaps>(const UnpackMaps::Args& maps) {
-  visit_floating(maps.dense.dtype, UnpackMaps::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T* flat = maps.flat.as<const T>();
-    T* dense = maps.dense.as<T>();
-    std::fill_n(dense, maps.dense.numel(), T(0.0f));
-    for_each_place(maps, [&](std::int64_t cell, std::int64_t place) {
-      dense[place] = flat[cell];
-    });
-  });
-}
-
-template <>
-void run<PackMaps>(const PackMaps::Args& maps) {
-  visit_floating(maps.flat.dtype, PackMaps::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T* dense = maps.dense.as<const T>();
-    T* flat = maps.flat.as<T>();
-    for_each_place(maps, [&](std::int64_t cell, std::int64_t place) {
-      flat[cell] = dense[place];
-    });
-  });
-}
+EA_RUN_REF(UnpackMaps, unpack_maps_of, dense)
+EA_RUN_REF(PackMaps, pack_maps_of, flat)
 
 }  // namespace ea::ref

@@ -159,70 +159,56 @@ void for_each_window_place(const Maps& maps, Fn&& fn) {
   });
 }
 
+template <typename T>
+void window_scores_of(const WindowScores::Args& args) {
+  products<T>(args.q, args.k, args.scores, args.scale, args.layout,
+              args.layout.keys());
+}
+
+template <typename T>
+void window_scores_backward_of(const WindowScoresBackward::Args& args) {
+  const HeadNeighbours heads = args.layout.keys();
+  sums<T, true>(args.dscores, args.k, args.dq, args.scale, args.layout, heads);
+  sums<T, false>(args.dscores, args.q, args.dk, args.scale, args.layout, heads);
+}
+
+template <typename T>
+void window_context_of(const WindowContext::Args& args) {
+  sums<T, true>(args.p, args.v, args.y, 1.0, args.layout, args.layout.values());
+}
+
+template <typename T>
+void window_context_backward_of(const WindowContextBackward::Args& args) {
+  const HeadNeighbours heads = args.layout.values();
+  products<T>(args.dy, args.v, args.dp, 1.0, args.layout, heads);
+  sums<T, false>(args.p, args.dy, args.dv, 1.0, args.layout, heads);
+}
+
+template <typename T>
+void unpack_windows_of(const UnpackWindows::Args& maps) {
+  clear<T>(maps.dense);
+  for_each_window_place(maps, [&](std::int64_t cell, std::int64_t place) {
+    maps.dense.as<T>()[place] = maps.flat.as<const T>()[cell];
+  });
+}
+
+template <typename T>
+void pack_windows_of(const PackWindows::Args& maps) {
+  clear<T>(maps.flat);
+  for_each_window_place(maps, [&](std::int64_t cell, std::int64_t place) {
+    maps.flat.as<T>()[cell] = maps.dense.as<const T>()[place];
+  });
+}
+
 }  // namespace
 
-template <>
-void run<WindowScores>(const WindowScores::Args& args) {
-  visit_floating(args.q.dtype, WindowScores::name, [&](auto tag) {
-    products<typename decltype(tag)::type>(args.q, args.k, args.scores,
-                                           args.scale, args.layout,
-                                           args.layout.keys());
-  });
-}
-
-template <>
-void run<WindowScoresBackward>(const WindowScoresBackward::Args& args) {
-  visit_floating(args.q.dtype, WindowScoresBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const HeadNeighbours heads = args.layout.keys();
-    sums<T, true>(args.dscores, args.k, args.dq, args.scale, args.layout,
-                  heads);
-    sums<T, false>(args.dscores, args.q, args.dk, args.scale, args.layout,
-                   heads);
-  });
-}
-
+EA_RUN_REF(WindowScores, window_scores_of, q)
+EA_RUN_REF(WindowScoresBackward, window_scores_backward_of, q)
 EA_RUN_REF(WindowSoftmax, softmax_of, x)
 EA_RUN_REF(WindowSoftmaxBackward, softmax_backward_of, y)
-
-template <>
-void run<WindowContext>(const WindowContext::Args& args) {
-  visit_floating(args.p.dtype, WindowContext::name, [&](auto tag) {
-    sums<typename decltype(tag)::type, true>(args.p, args.v, args.y, 1.0,
-                                             args.layout, args.layout.values());
-  });
-}
-
-template <>
-void run<WindowContextBackward>(const WindowContextBackward::Args& args) {
-  visit_floating(args.p.dtype, WindowContextBackward::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const HeadNeighbours heads = args.layout.values();
-    products<T>(args.dy, args.v, args.dp, 1.0, args.layout, heads);
-    sums<T, false>(args.p, args.dy, args.dv, 1.0, args.layout, heads);
-  });
-}
-
-template <>
-void run<UnpackWindows>(const UnpackWindows::Args& maps) {
-  visit_floating(maps.dense.dtype, UnpackWindows::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    clear<T>(maps.dense);
-    for_each_window_place(maps, [&](std::int64_t cell, std::int64_t place) {
-      maps.dense.as<T>()[place] = maps.flat.as<const T>()[cell];
-    });
-  });
-}
-
-template <>
-void run<PackWindows>(const PackWindows::Args& maps) {
-  visit_floating(maps.flat.dtype, PackWindows::name, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    clear<T>(maps.flat);
-    for_each_window_place(maps, [&](std::int64_t cell, std::int64_t place) {
-      maps.flat.as<T>()[cell] = maps.dense.as<const T>()[place];
-    });
-  });
-}
+EA_RUN_REF(WindowContext, window_context_of, p)
+EA_RUN_REF(WindowContextBackward, window_context_backward_of, p)
+EA_RUN_REF(UnpackWindows, unpack_windows_of, dense)
+EA_RUN_REF(PackWindows, pack_windows_of, flat)
 
 }  // namespace ea::ref
