@@ -346,8 +346,32 @@ def test_a_name_belongs_to_one_class():
     class Other(ea.attention.CustomEvolve):
         pass
 
-    with pytest.raises(ea.ConfigError, match="'evolving' is already Evolving"):
+    with pytest.raises(ea.ConfigError, match="'evolving' is already .*Evolving; reg"):
         ea.attention.register("evolving")(Other)
+
+
+class Residual(ea.attention.CustomEvolve):
+    """Has the name of a built-in kind, which is at the top of a file, too."""
+
+    kind = "residual"
+
+
+def test_a_class_of_another_module_does_not_replace_a_kind():
+    built_in = ea.attention.kinds()["residual"]
+    with pytest.raises(ea.ConfigError, match="is already .*attention.residual.Residua"):
+        ea.attention.register("residual")(Residual)
+    assert ea.attention.kinds()["residual"] is built_in
+    with pytest.raises(ea.ConfigError, match="Residual is not registered"):
+        tiny(attention=Residual()).config.to_saved()
+
+
+def test_a_class_that_is_defined_again_replaces_itself(monkeypatch):
+    monkeypatch.setattr(ea.attention.base, "_KINDS", {"evolve": {}})
+    cell = "@register('mine')\nclass Mine(CustomEvolve): pass"
+    names = {**vars(ea.attention), "__name__": "__main__"}
+    for _ in range(2):
+        exec(cell, names)
+        assert ea.attention.kinds()["mine"] is names["Mine"]
 
 
 def _by_hand(self, g=1.0):

@@ -262,6 +262,23 @@ def test_names_of_ones_own(monkeypatch):
             raise AssertionError
 
 
+def bert_small(**settings):
+    """Has a built-in name, at the top of a file."""
+
+
+def test_a_function_of_another_module_does_not_replace_a_name(monkeypatch):
+    monkeypatch.setattr(names, "_MAKERS", dict(names._MAKERS))
+    built_in = names._MAKERS["bert_small"]
+    with pytest.raises(ea.ConfigError, match="is already .*modeling.names.bert_small"):
+        ea.register_model(bert_small)
+    assert names._MAKERS["bert_small"] is built_in
+    cell = "def mine(**settings): pass"  # of a notebook, which runs it twice
+    for _ in range(2):
+        scope = {"__name__": "__main__"}
+        exec(cell, scope)
+        assert ea.register_model(scope["mine"]) is names._MAKERS["mine"]
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "text"),
     [

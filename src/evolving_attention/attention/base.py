@@ -168,10 +168,10 @@ def register(kind: str) -> Callable[[type[_S]], type[_S]]:
     def put(cls: type[_S]) -> type[_S]:
         of_slot = _KINDS.setdefault(cls.slot, {})
         held = of_slot.get(kind)
-        if held is not None and held.__qualname__ != cls.__qualname__:
+        if held is not None and _path_of(held) != _path_of(cls):
             raise ConfigError(
-                f"attention kind '{kind}' is already {held.__qualname__}; register "
-                f"{cls.__qualname__} under another name"
+                f"attention kind '{kind}' is already {_path_of(held)}; register "
+                f"{_path_of(cls)} under another name"
             )
         if lost := _unsaved_options(cls):
             raise ConfigError(
@@ -196,7 +196,7 @@ def check_registered(slot: Slot) -> None:
     """
     cls = type(slot)
     held = _KINDS[cls.slot].get(cls.kind)
-    if held is None or held.__qualname__ != cls.__qualname__:
+    if held is None or _path_of(held) != _path_of(cls):
         name = cls.__name__.lower()
         raise ConfigError(
             f"{cls.slot} kind {cls.__qualname__} is not registered: config.json would "
@@ -337,6 +337,11 @@ def _unsaved_options(cls: type) -> list[str]:
 def _meant(word: Any, known: Iterable[str]) -> str:
     hint = suggestion(word, known)
     return f" ({hint})" if hint else ""
+
+
+def _path_of(cls: type) -> str:
+    """Returns module and name: a cell of a notebook that runs again keeps them."""
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _is_data(cls: type) -> bool:

@@ -46,13 +46,18 @@ def register_model(maker: _Maker) -> _Maker:
     """
     name = maker.__name__
     held = _MAKERS.get(name)
-    if held is not None and held.__qualname__ != maker.__qualname__:
+    if held is not None and _path_of(held) != _path_of(maker):
         raise ConfigError(
-            f"model name '{name}' is already {held.__module__}.{held.__qualname__}; "
+            f"model name '{name}' is already {_path_of(held)}; "
             "register the function under another name"
         )
     _MAKERS[name] = maker
     return maker
+
+
+def _path_of(maker: Callable[..., Any]) -> str:
+    """Returns module and name: a cell of a notebook that runs again keeps them."""
+    return f"{maker.__module__}.{maker.__qualname__}"
 
 
 def list_models(pattern: str = "*") -> list[str]:
