@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -273,6 +274,32 @@ def test_a_chain_restarts_where_maps_change():
 def test_what_cannot_stand_together_is_refused(slots, text):
     with pytest.raises(ea.ConfigError, match=text):
         ea.attention.Spec(**slots)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: ea.BertConfig(attention="additive"), "Spec(score='additive')"),
+        (
+            lambda: ea.BertConfig(attention={"kind": "relative", "max_distance": 3}),
+            "Spec(bias={'kind': 'relative', 'max_distance': 3})",
+        ),
+        (
+            lambda: ea.BertConfig(attention=ea.attention.Additive()),
+            "Spec(score=Additive())",
+        ),
+        (lambda: ea.attention.Spec(ea.attention.Residual()), "Spec(evolve=Residual("),
+        (lambda: ea.BertConfig(attention={"kind": ["evolving"]}), "kind ['evolving']"),
+        (lambda: ea.attention.Spec({"kind": []}), "score kind [] is not known"),
+        (lambda: ea.attention.Window(2**63 + 1), "Window: size is a number of 64 bits"),
+        (lambda: ea.attention.Dot(10**30), "Dot: scale is a number of 100 bits"),
+        (lambda: ea.attention.Evolving([], 0.1), "Evolving: alpha=[], expected"),
+        (lambda: ea.attention.Predictive(np.zeros(0)), "Predictive: alpha=[]"),
+    ],
+)
+def test_what_no_slot_takes_is_refused_with_a_remedy(make, text):
+    with pytest.raises(ea.ConfigError, match=re.escape(text)):
+        make()
 
 
 SPECS = [

@@ -242,13 +242,14 @@ def from_config(value: Any, base: type[Slot] = Evolve) -> Any:
         raise ConfigError(
             f"attention={value!r}: expected an object such as "
             f"{_EXAMPLES[base.slot]}, a dict with 'kind', or a name, for the slot "
-            f"{base.slot}"
+            f"{base.slot}{_of_other_slot(value)}"
         )
     options = dict(value)
     kind = options.pop("kind", None)
-    if kind not in known_kinds:
+    if not isinstance(kind, str) or kind not in known_kinds:
+        hint = _of_other_slot(value) or _meant(kind, known_kinds)
         raise ConfigError(
-            f"{base.slot} kind {kind!r} is not known{_meant(kind, known_kinds)}; "
+            f"{base.slot} kind {kind!r} is not known{hint}; "
             f"expected one of {', '.join(sorted(known_kinds))}. A kind of your own is "
             "registered by @ea.attention.register(name): import its module first"
         )
@@ -277,12 +278,27 @@ def check_in_core(slot: Slot) -> None:
     """Checks an object of a core kind: its types here, its ranges in the core.
 
     Per-layer numbers become a tuple, so that the object is hashable.
+
+    Raises:
+        ConfigError: an option has another type or is out of range.
     """
     for f in dataclasses.fields(cast(Any, slot)):
         value = getattr(slot, f.name)
         if isinstance(value, np.ndarray):
             object.__setattr__(slot, f.name, value.tolist())
     check_fields(slot)
+    for f in dataclasses.fields(cast(Any, slot)):
+        value = getattr(slot, f.name)
+        if type(value) is int and value.bit_length() > 63:  # no number of the core
+            raise ConfigError(
+                f"{type(slot).__name__}: {f.name} is a number of {value.bit_length()} "
+                "bits, expected fewer than 64; give a smaller one"
+            )
+        if value == []:
+            raise ConfigError(
+                f"{type(slot).__name__}: {f.name}=[], expected one number for all "
+                "layers, or a list of one for each; give at least one"
+            )
     _core.check_attention({slot.slot: Slot.to_core(slot)})
     for f in dataclasses.fields(cast(Any, slot)):
         value = getattr(slot, f.name)
@@ -332,6 +348,19 @@ def _unsaved_options(cls: type) -> list[str]:
     saved = [f.name for f in dataclasses.fields(cls)] if _is_data(cls) else []
     _, *options = inspect.signature(init).parameters.values()
     return [option.name for option in options if option.name not in saved]
+
+
+def _of_other_slot(value: Any) -> str:
+    """Returns a remedy for an object, or options, of another slot; else nothing."""
+    kind = value
+    if isinstance(value, Mapping):
+        kind = value.get("kind")
+        value = kind if len(value) == 1 else value
+    slots = [slot for slot, known in _KINDS.items() if str(kind) in known]
+    if isinstance(value, Slot):
+        slots = [value.slot]
+    remedy = "; it is a kind of the slot {0}: write ea.attention.Spec({0}={1!r})"
+    return remedy.format(slots[0], value) if slots else ""
 
 
 def _meant(word: Any, known: Iterable[str]) -> str:
