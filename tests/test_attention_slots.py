@@ -348,3 +348,70 @@ def test_a_spec_of_one_evolve_kind_is_that_kind():
     assert ea.BertConfig(attention=ea.attention.Spec(evolve=kind)).attention == kind
     written = ea.BertConfig(attention={"evolve": kind.to_dict()}).to_dict()
     assert written["attention"] == kind.to_dict()
+
+
+SMALL = {"vocab_size": 40, "hidden_size": 24, "num_attention_heads": 3}
+
+
+@pytest.mark.parametrize(
+    "attention", ["evolving", ["vanilla", "evolving"], {"score": "additive"}, None]
+)
+def test_an_attention_that_is_set_is_that_of_the_constructor(attention, tmp_path):
+    sizes = {**SMALL, "num_hidden_layers": 2, "intermediate_size": 36}
+    config = ea.BertConfig(**sizes, attention="residual")
+    config.attention = attention
+    assert config == ea.BertConfig(**sizes, attention=attention)
+    model = ea.BertModel(config).eval()
+    model.save_pretrained(tmp_path)
+    again = ea.BertModel.from_pretrained(tmp_path)
+    assert again.config.attention == config.attention
+    ids = np.arange(12).reshape(2, 6)
+    assert np.array_equal(again(ids).last_hidden_state, model(ids).last_hidden_state)
+    with pytest.raises(ea.ConfigError, match="did you mean 'evolving'"):
+        config.attention = "evolvin"
+
+
+@pytest.mark.parametrize("chain", ["attention", "decoder_attention", "cross_attention"])
+@pytest.mark.parametrize("family", [ea.T5Config, ea.TransformerConfig])
+def test_each_chain_of_an_encoder_decoder_may_be_set(family, chain):
+    config = family(vocab_size=40)
+    for value in ("residual", ["residual", "vanilla"]):
+        setattr(config, chain, value)
+        assert config == family(vocab_size=40, **{chain: value})
+    if chain != "attention":
+        leak = ea.attention.Spec(evolve=ea.attention.Evolving(0.1, 0.1))
+        with pytest.raises(ea.ConfigError, match="later"):
+            setattr(config, chain, leak)
+
+
+@pytest.mark.parametrize(
+    ("model", "config", "value", "text"),
+    [
+        ("BertModel", ea.BertConfig(), {"layer_norm_eps": -1.0}, "layer_norm_eps is"),
+        ("BertModel", ea.BertConfig(), {"hidden_size": 10**30}, "hidden_size is 10"),
+        ("ResNetModel", ea.ResNetConfig(), {"attention": "evolving"}, "expected none"),
+        (
+            "GATForNodeClassification",
+            ea.GATConfig(num_features=5),
+            {"attention": ea.attention.Spec()},
+            "does not see the graph",
+        ),
+        (
+            "TextNetForSequenceClassification",
+            ea.TextNetConfig(**SMALL, embedding_size=6, attention_ratio=0),
+            {"attention": "residual"},
+            "a net without attention",
+        ),
+        (
+            "EADCTransformerForClassification",
+            ea.EADCTransformerConfig(channels=2, max_length=9, released_behaviour=True),
+            {"attention": "residual"},
+            "released_behaviour with",
+        ),
+    ],
+)
+def test_what_is_set_is_checked_when_a_model_is_built(model, config, value, text):
+    for name, one in value.items():
+        setattr(config, name, one)
+    with pytest.raises(ea.ConfigError, match=text):
+        getattr(ea, model)(config)

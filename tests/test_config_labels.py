@@ -117,3 +117,21 @@ def test_the_columns_of_the_texts_are_those_of_the_last_training(
             ConfigError, match=r"text_columns is .*, expected a list of"
         ):
             config(text_columns=wrong)
+
+
+def test_classes_that_are_set_go_into_the_file(tmp_path: Path) -> None:
+    sizes = {"vocab_size": 40, "hidden_size": 24, "num_attention_heads": 3}
+    config = ea.BertConfig(**sizes, num_hidden_layers=1, intermediate_size=36)
+    config.num_labels = 3
+    assert config.id2label == {0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"}
+    config.id2label = {"0": "a", "1": "b", "2": "c", "3": "d"}
+    assert config.num_labels == 4
+    assert config.label2id == {"a": 0, "b": 1, "c": 2, "d": 3}
+    config.num_labels = 4
+    ea.BertForSequenceClassification(config).save_pretrained(tmp_path)
+    again = ea.BertForSequenceClassification.from_pretrained(tmp_path).config
+    assert again.id2label == {0: "a", 1: "b", 2: "c", 3: "d"}
+    for name, wrong in (("num_labels", 0), ("id2label", {0: "a", 1: "a"})):
+        with pytest.raises(ea.ConfigError, match=name):
+            setattr(config, name, wrong)
+    assert config.num_labels == 4

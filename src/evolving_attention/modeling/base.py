@@ -115,6 +115,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
                 f"{', '.join(_DTYPES)}"
             )
         self.config, self.dtype = config, dtype
+        config._check_again()
         self._check_config(config)
         options = {**config.core_options(), "head": self.head}
         self._core = create_model(config.model_type, options, dtype)

@@ -108,7 +108,8 @@ class CifarNetConfig(StagedConfig):
         "batch_norm_momentum": 0.1,
     }
 
-    def _check_attention(self, source: str) -> None:
+    def _check_attention(self) -> None:
+        source = type(self).__name__
         if not self.num_hidden_layers and self.attention != Vanilla():
             raise ConfigError(
                 f"{source}: attention={self.attention!r}, expected none: with "

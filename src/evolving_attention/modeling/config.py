@@ -121,6 +121,13 @@ def _names(
     return names
 
 
+def _classes(names: dict[int, str], count: int) -> dict[str, Any]:
+    """Returns the options of the classes; those without a name get their number."""
+    names = names or {i: f"LABEL_{i}" for i in range(count)}
+    numbers = {label: i for i, label in names.items()}
+    return {"num_labels": count, "id2label": names, "label2id": numbers}
+
+
 class PretrainedConfig:
     """Base of the configs.
 
@@ -129,7 +136,7 @@ class PretrainedConfig:
     kind; a :class:`~evolving_attention.attention.Spec`; or a list with one of these for
     each layer. ``text_columns`` names the columns of the texts that the model was last
     trained on; the Trainer sets it. Unknown entries of a config.json are kept and
-    written back.
+    written back. Options may also be set as attributes before a model is built.
 
     Raises:
         ConfigError: an option is unknown, of the wrong type or out of range.
@@ -143,8 +150,6 @@ class PretrainedConfig:
     if TYPE_CHECKING:  # options are attributes, named by ``defaults``
 
         def __getattr__(self, name: str) -> Any: ...
-
-        def __setattr__(self, name: str, value: Any) -> None: ...
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Registers the config of an architecture by its ``model_type``."""
@@ -168,6 +173,38 @@ class PretrainedConfig:
                     f"{suggestion(name, options_known, 'leave it out')}"
                 )
         self._set({**known, **options}, attention, extra={})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Sets an option; takes an attention and classes as the constructor does."""
+        if name in self.chains:
+            value = self._chain(name, value)
+        if name in ("num_labels", "id2label"):
+            value = plain_scalar(value)
+            check_config({name: value}, type(self).__name__)
+        if name == "num_labels" and len(self.id2label) != value:
+            vars(self).update(_classes({}, 2 if value is None else value))
+        elif name == "id2label":
+            names = _names(value, None, type(self).__name__)
+            vars(self).update(_classes(names, len(names) or self.num_labels))
+        else:
+            super().__setattr__(name, value)
+
+    def _chain(self, name: str, given: Any) -> Any:
+        """Returns the form of an attention that the config shows."""
+        return spec.each(attention_room.from_config(given), partial(self._short, name))
+
+    def _check_attention(self) -> None:
+        """Rejects an attention that the architecture does not have."""
+
+    def _check_again(self) -> None:
+        """Checks options that may have been set since the config was made.
+
+        Raises:
+            ConfigError: as in the constructor.
+        """
+        values = {name: getattr(self, name) for name in {**_COMMON, **self.defaults}}
+        check_config(values, type(self).__name__)
+        self._check_attention()
 
     def _set(
         self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
@@ -203,10 +240,8 @@ class PretrainedConfig:
             )
         self._extra = extra
         self.__dict__.update(values)
-        made = attention_room.from_config(attention)
-        self.attention = spec.each(made, partial(self._short, "attention"))
-        self.id2label = labels or {i: f"LABEL_{i}" for i in range(count)}
-        self.label2id = {label: i for i, label in self.id2label.items()}
+        self.attention = attention
+        vars(self).update(_classes(labels, count))
 
     @classmethod
     def from_dict(cls: type[_Self], values: dict[str, Any], **overrides: Any) -> _Self:

@@ -54,13 +54,15 @@ class EncoderDecoderConfig(PretrainedConfig):
         self._complete(values)
         given = {name: values.pop(name) for name in _DECODER}
         super()._set(values, attention, extra)
-        given["attention"] = self.attention
-        for name in self.chains:
-            full = each(from_config(given[name]), partial(self._full, name))
-            if name == "cross_attention":
-                _check_order(full, source)
-            setattr(self, name, self._kept(name, full))
+        for name in _DECODER:
+            setattr(self, name, given[name])
         self._check_tokens(source)
+
+    def _chain(self, name: str, given: Any) -> Any:
+        full = each(from_config(given), partial(self._full, name))
+        if name == "cross_attention":
+            _check_order(full, type(self).__name__)
+        return self._kept(name, full)
 
     def _complete(self, values: dict[str, Any]) -> None:
         """Fills in the options that follow from others."""

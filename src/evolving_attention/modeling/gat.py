@@ -109,14 +109,18 @@ class GATConfig(PretrainedConfig):
                 )
         check_rules(values, source, _RULES)
         super()._set(values, attention, extra)
+        self._check_attention()
         specs = layers_of(self._fulls()["attention"])
-        for one in specs:
+        self._tell_if_no_map_is_carried([one.evolve for one in specs])
+
+    def _check_attention(self) -> None:
+        source = type(self).__name__
+        for one in layers_of(self._fulls()["attention"]):
             if not isinstance(one.scope, (Edges, CustomScope)):
                 raise ConfigError(
                     f"{source}: the scope is {one.scope!r}, which does not see the "
                     "graph; expected ea.attention.Edges()"
                 )
-        self._tell_if_no_map_is_carried([one.evolve for one in specs])
 
     def _tell_if_no_map_is_carried(self, kinds: list[Evolve]) -> None:
         """Warns if these kinds have no effect: a map goes on to a layer of equal heads.

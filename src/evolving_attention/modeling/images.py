@@ -130,11 +130,7 @@ class StagedConfig(ImageConfig):
             values[name] = _sizes_of_stages(values[name], name, source)
         check_rules(values, source, self.rules)
         super()._set(values, attention, extra)
-        self._check_attention(source)
-
-    def _check_attention(self, source: str) -> None:
-        """Rejects an attention that no layer has."""
-        raise NotImplementedError
+        self._check_attention()
 
     def output_counts(self) -> dict[str, tuple[int, int, int, int]]:
         """Hidden states of the stem and each stage; maps of each attention layer."""

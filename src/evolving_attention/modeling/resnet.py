@@ -84,7 +84,8 @@ class ResNetConfig(StagedConfig):
         "downsample_in_bottleneck": False,
     }
 
-    def _check_attention(self, source: str) -> None:
+    def _check_attention(self) -> None:
+        source = type(self).__name__
         if self.attention != Vanilla():
             raise ConfigError(
                 f"{source}: attention={self.attention!r}, expected none: a plain "
@@ -157,7 +158,7 @@ class AAResNetConfig(ResNetConfig):
         super()._set(values, attention, extra)
         self._check_sides()
 
-    def _check_attention(self, source: str) -> None:
+    def _check_attention(self) -> None:
         """Accepts any attention."""
 
     def _check_sides(self) -> None:

@@ -120,6 +120,10 @@ class EADCTransformerConfig(PretrainedConfig):
                 )
         check_rules(values, source, _RULES)
         super()._set(values, attention, extra)
+        self._check_attention()
+
+    def _check_attention(self) -> None:
+        source = type(self).__name__
         if self.released_behaviour and not isinstance(
             self.attention, (Evolving, Vanilla)
         ):

@@ -125,9 +125,12 @@ class TextNetConfig(PretrainedConfig):
     def _set(
         self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
     ) -> None:
-        source = type(self).__name__
-        check_rules(values, source, _RULES)
+        check_rules(values, type(self).__name__, _RULES)
         super()._set(values, attention, extra)
+        self._check_attention()
+
+    def _check_attention(self) -> None:
+        source = type(self).__name__
         if self.attention_ratio == 0 and not (
             isinstance(self.attention, Vanilla) and self.relative is None
         ):

@@ -119,9 +119,9 @@ class ViTConfig(ImageConfig):
                 f"image_size = {self.image_size}; take smaller patches, or enlarge the "
                 "images"
             )
-        self._check_positions()
+        self._check_attention()
 
-    def _check_positions(self) -> None:
+    def _check_attention(self) -> None:
         """Rejects relative positions that would take a token for another patch."""
         for one in layers_of(self._fulls()["attention"]):
             if not isinstance(one.bias, RelativePositions2d):
