@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -165,3 +166,42 @@ def test_the_card_names_hub_models_and_says_who_loads_it(
     refused = attention["kind"] != "vanilla"
     assert ("transformers refuses this folder" in card) == refused
     assert "ea.AutoModelForSequenceClassification.from_pretrained" in card
+
+
+@pytest.mark.parametrize(
+    ("attention", "text"),
+    [
+        ({"kind": ["evolving"]}, "kind"),
+        ({"score": {"kind": []}}, "score kind"),
+        ({"kind": "evolving", "kernel_size": 10**30}, "kernel_size"),
+        ({"scope": {"kind": "window", "size": 2**63}}, "size"),
+        ({"bias": {"kind": "relative", "max_distance": 10**25}}, "max_distance"),
+        ({"kind": "residual", "gamma": 1}, "gamma"),
+        ([{"kind": "residual"}, {"kind": "evolving", "alpha": 2}], "alpha"),
+    ],
+)
+def test_a_wrong_attention_names_its_file(attention, text, tmp_path):
+    saved(tmp_path)
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({**config_of(tmp_path), "attention": attention}))
+    named = f"{re.escape(str(config))}: .*{text}"
+    for load in (
+        ea.BertConfig.from_pretrained,
+        ea.AutoConfig.from_pretrained,
+        ea.BertModel.from_pretrained,
+        ea.AutoModelForSequenceClassification.from_pretrained,
+    ):
+        with pytest.raises(ea.ConfigError, match=named):
+            load(tmp_path)
+    with pytest.raises(ea.ConfigError, match=named):
+        ea.BertForSequenceClassification.from_pretrained(tmp_path, num_labels=3)
+    with pytest.raises(ea.ConfigError, match=r"^evolve kind 'evolvin' is"):
+        ea.BertModel.from_pretrained(tmp_path, attention="evolvin")
+
+
+@pytest.mark.parametrize("chain", ["decoder_attention", "cross_attention"])
+def test_a_wrong_attention_of_a_decoder_names_its_file(chain, tmp_path):
+    values = {"model_type": "t5", "vocab_size": 40, chain: {"kind": "evolvin"}}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(ea.ConfigError, match=r"config\.json: .*'evolvin' is not"):
+        ea.T5Config.from_pretrained(tmp_path)

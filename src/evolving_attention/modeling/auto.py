@@ -42,7 +42,7 @@ class AutoConfig:
         kind = _type_of(values)
         if kind not in CONFIGS:
             raise ConfigError(_unknown(str(folder), kind, CONFIGS))
-        return CONFIGS[kind].from_dict(values, **overrides)
+        return CONFIGS[kind]._from_file(values, folder, **overrides)
 
 
 class AutoBase:

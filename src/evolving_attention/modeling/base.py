@@ -403,7 +403,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         if num_labels is not None:
             overrides["num_labels"] = num_labels
         cls._check_overrides(config_overrides)
-        config = cls.config_class.from_dict(folder.config, **overrides)
+        config = cls.config_class._from_file(folder.config, folder.path, **overrides)
         model = cls.__new__(cls)
         model._build(cls._adapt(config, folder.tensors), dtype)
         shapes = {name: tensor.shape for name, tensor in model._state()}

@@ -293,12 +293,34 @@ class PretrainedConfig:
         return checked
 
     @classmethod
+    def _from_file(
+        cls: type[_Self], values: dict[str, Any], folder: str | Path, **overrides: Any
+    ) -> _Self:
+        """As :meth:`from_dict`, with the values of a folder's config.json.
+
+        Raises:
+            ConfigError: as in the constructor; names the file if ``overrides`` are not
+                the cause.
+        """
+        try:
+            return cls.from_dict(values, **overrides)
+        except ConfigError as error:
+            try:
+                cls.from_dict(values)
+            except ConfigError as own:
+                if str(own) == str(error):
+                    file = Path(folder, "config.json")
+                    raise ConfigError(f"{file}: {error}") from None
+            raise
+
+    @classmethod
     def from_pretrained(cls: type[_Self], name: str | Path, **overrides: Any) -> _Self:
         """Reads the config.json of a model folder or model name."""
         from evolving_attention.interop.hf import load_config
         from evolving_attention.interop.resolve import resolve
 
-        return cls.from_dict(load_config(resolve(name)), **overrides)
+        folder = resolve(name)
+        return cls._from_file(load_config(folder), folder, **overrides)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the contents of config.json; vanilla attention is left out."""
