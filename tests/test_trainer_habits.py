@@ -470,8 +470,74 @@ def test_names_of_classes_travel_from_the_data_to_the_files(tmp_path: Path) -> N
         assert loaded.config.id2label == {0: "bad", 1: "good"}
         assert loaded.config.label2id == {"bad": 0, "good": 1}
     own = tiny(id2label={0: "no", 1: "yes"})
-    trainer_of(tmp_path / "own", own, train_dataset=Named(rows())).train()
+    says = r"of train_dataset are bad, good, those of the model no, yes, expected the s"
+    with pytest.raises(ConfigError, match=says):
+        trainer_of(tmp_path / "own", own, train_dataset=Named(rows())).train()
     assert own.config.id2label == {0: "no", 1: "yes"}
+
+
+NAMED = {"bad": 0, "Good": 1, "odd": 2}
+
+
+class Other(Named):
+    label_names = ("good", "bad")
+
+
+def table_of(data: list[Row]) -> Any:
+    from evolving_attention.data.table import TableDataset
+
+    texts = [" ".join(map(str, row["input_ids"])) for row in data]
+    columns = {"text": texts, "label": [row["label"] for row in data]}
+    names = {"text_columns": ("text",), "label_names": ("good", "bad")}
+    return TableDataset(columns, **names)
+
+
+def hub_of(data: list[Row]) -> Any:
+    datasets = pytest.importorskip("datasets")
+    table = datasets.Dataset.from_list(data)
+    return table.cast_column("label", datasets.ClassLabel(names=["good", "bad"]))
+
+
+def word_ids(texts: list[str], **options: Any) -> dict[str, Any]:
+    return {"input_ids": [[int(word) for word in text.split()] for text in texts]}
+
+
+def packed_of(data: list[Row]) -> Any:
+    from evolving_attention.data.features import tokenize_dataset
+
+    return tokenize_dataset(table_of(data), word_ids)
+
+
+@pytest.mark.parametrize("form", [Other, table_of, hub_of, packed_of])
+def test_classes_in_another_order_are_matched_by_name(
+    tmp_path: Path, form: Any
+) -> None:
+    """Label 0 of the data is "good", which is class 1 of the model."""
+    data, model, plain = rows(), tiny(label2id=NAMED), tiny(label2id=NAMED)
+    options = {"processing_class": word_ids, "class_weight": {"bad": 3.0}}
+    trainer = trainer_of(tmp_path, model, train_dataset=form(data), **options)
+    trainer.train()
+    right = [1 - row["label"] for row in data]
+    assert trainer.predict(form(data)).label_ids.tolist() == right
+    swapped = [{**row, "label": 1 - row["label"]} for row in data]
+    trainer_of(tmp_path, plain, train_dataset=swapped, **options).train()
+    assert weights(model) == weights(plain)
+    assert model.config.label2id == NAMED
+
+
+def test_several_classes_in_another_order_are_matched_by_name(tmp_path: Path) -> None:
+    names = {"bad": 0, "good": 1}
+    model = tiny(label2id=names, problem_type="multi_label_classification")
+    data = Other(rows(4, label=[1, 0]))
+    found = trainer_of(tmp_path, model).predict(data)
+    assert found.label_ids.tolist() == [[0, 1]] * 4
+
+
+def test_numbers_are_no_names(tmp_path: Path) -> None:
+    data = Other(rows(4))
+    data.label_names = ("0", "1")
+    found = trainer_of(tmp_path, tiny(label2id=NAMED)).predict(data)
+    assert found.label_ids.tolist() == [0, 1, 0, 1]
 
 
 def test_names_of_classes_survive_tokenising() -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "known_labels",
     "numbered",
     "refuse_missing",
+    "unnamed",
 ]
 
 _CLASSIFIER = "ForSequenceClassification"
@@ -74,6 +75,11 @@ def known_labels(config: Mapping[str, Any]) -> KnownLabels | None:
 def numbered(names: Sequence[str]) -> bool:
     """Whether classes have a config's default names: LABEL_0, LABEL_1, …"""
     return all(_NUMBERED.fullmatch(name) for name in names)
+
+
+def unnamed(names: Sequence[str]) -> bool:
+    """Whether the names only count the classes: LABEL_0, LABEL_1, … or 0, 1, …"""
+    return numbered(names) or list(names) == [str(i) for i in range(len(names))]
 
 
 def class_names(dataset: Any) -> tuple[str, ...] | None:

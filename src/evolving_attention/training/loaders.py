@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from evolving_attention.data.class_order import numbered_as_model
 from evolving_attention.data.collate import label_of, unused_keys
 from evolving_attention.data.features import LENGTH, tokenize_dataset
 from evolving_attention.data.loader import PackedLoader
@@ -228,8 +229,9 @@ class Loaders:
             processing_class: the tokenizer, or None.
             collator: makes the batches, if it is the caller's; rows of text are only
                 tokenized for collators of this package or transformers.
-            model: the model; labels may be the names of its classes. Rows that hold the
-                input of a model without tokens (``pixel_values``) are stacked.
+            model: the model; labels may be the names of its classes, and are renumbered
+                if the data names them in another order. Rows that hold the input of a
+                model without tokens (``pixel_values``) are stacked.
             own_loss: whether the model's own loss reads the labels; rows are checked
                 by :mod:`.row_checks` unless a collator makes the batches.
 
@@ -243,6 +245,8 @@ class Loaders:
             return kept[0]
         rows = rows_of(dataset, role)
         first, collated = _first_row(rows, role), collator is not None
+        if collator is None or _reads_ids(collator):
+            rows = numbered_as_model(rows, dataset, model, role)
         if first is not None and not collated:
             rows = with_numbered_labels(rows, first, model, role)
         raw = first is not None and "input_ids" not in first
