@@ -220,6 +220,9 @@ def test_groups_for_weight_decay() -> None:
     assert (decayed["params"], decayed["weight_decay"]) == ([1, 4], 0.01)
     assert (free["params"], free["weight_decay"]) == ([2, 3], 0.0)
     assert len(optim.decay_groups(named[:1], 0.01)) == 1
+    tensors = [tensor for _, tensor in named]
+    with pytest.raises(ConfigError, match=r"pass model\.named_parameters\(\)"):
+        optim.decay_groups(tensors, 0.01)
 
 
 NEEDED = {

@@ -105,12 +105,21 @@ def decay_groups(
     Returns:
         Groups with ``"params"``, ``"names"`` and ``"weight_decay"``; empty groups are
         omitted.
+
+    Raises:
+        ConfigError: an element is not such a pair.
     """
     groups: list[dict[str, Any]] = [
         {"params": [], "names": [], "weight_decay": weight_decay},
         {"params": [], "names": [], "weight_decay": 0.0},
     ]
-    for name, parameter in named_parameters:
+    for pair in named_parameters:
+        if not isinstance(pair, (tuple, list)) or not isinstance(pair[0], str):
+            raise ConfigError(
+                f"decay_groups: found a {type(pair).__name__}, expected pairs (name, "
+                "tensor), since names decide; pass model.named_parameters()"
+            )
+        name, parameter = pair
         group = groups[1 if NO_DECAY.search(name) else 0]
         group["params"].append(parameter)
         group["names"].append(name)
