@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import math
 from fnmatch import fnmatch
@@ -286,11 +287,45 @@ def test_a_function_of_another_module_does_not_replace_a_name(monkeypatch):
         ("bert_base", {"task": "translation"}, "task='translation'"),
         ("bert_base", {"hidden": 3}, "hidden"),
         ("roberta_base", {"task": "pretraining", "attention": "evolvin"}, "evolvin"),
+        (["bert_base"], {}, "model name .'bert_base'. is not known"),
+        ("bert_base", {"task": ["masked_lm"]}, "task=.'masked_lm'., expected one of"),
     ],
 )
 def test_mistakes(name, settings, text):
     with pytest.raises(ea.ConfigError, match=text):
         ea.create_model(name, **settings)
+
+
+def test_lists_of_patterns():
+    both = ea.list_models(["ea_*", "pa_*", "ea_bert_*"])
+    assert both == sorted(ea.list_models("ea_*") + ea.list_models("pa_*"))
+    assert ea.list_models(None) == ea.list_models()
+    assert ea.list_models([]) == []
+
+
+@pytest.mark.parametrize("maker", ["bert_thin", functools.partial(bert_small)])
+def test_a_maker_without_a_name_is_refused(maker):
+    with pytest.raises(
+        ea.ConfigError, match=r"register_model: .*, expected a function"
+    ):
+        ea.register_model(maker)
+
+
+def test_a_maker_that_returns_no_model_is_named(monkeypatch):
+    monkeypatch.setattr(names, "_MAKERS", {"bert_small": bert_small})
+    with pytest.raises(ea.ConfigError, match="returned None, expected a model"):
+        ea.create_model("bert_small")
+
+
+def test_trainable_parameters_are_counted():
+    model = ea.create_model("bert_base", **TINY)
+    frozen = next(tensor for name, tensor in model.named_parameters() if "word" in name)
+    frozen.requires_grad = False
+    whole = model.num_parameters()
+    assert model.num_parameters(only_trainable=True) == whole - frozen.size
+    assert model.num_parameters(True, True) == model.num_parameters(
+        exclude_embeddings=True
+    )
 
 
 def test_subclasses_of_a_model_leave_the_names_to_it():

@@ -197,16 +197,20 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         """Every parameter once."""
         return (tensor for _, tensor in self._named)
 
-    def num_parameters(self, exclude_embeddings: bool = False) -> int:
+    def num_parameters(
+        self, only_trainable: bool = False, exclude_embeddings: bool = False
+    ) -> int:
         """Returns the number of parameter elements.
 
         Args:
+            only_trainable: omit frozen parameters, with ``requires_grad`` False.
             exclude_embeddings: omit the tables of words, positions and types.
         """
         return sum(
             tensor.size
             for name, tensor in self._named
-            if not (exclude_embeddings and _EMBEDDING.search(name))
+            if not (only_trainable and not tensor.requires_grad)
+            and not (exclude_embeddings and _EMBEDDING.search(name))
         )
 
     def zero_grad(self, set_to_none: bool = True) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar, overload
 
 from evolving_attention import attention
@@ -36,7 +36,7 @@ def register_model(maker: _Maker) -> _Maker:
     The function receives the settings of :func:`create_model` as keywords.
 
     Raises:
-        ConfigError: another function already has the name.
+        ConfigError: another function already has the name, or it has none.
 
     Example:
         >>> import evolving_attention as ea
@@ -44,7 +44,12 @@ def register_model(maker: _Maker) -> _Maker:
         ... def bert_thin(**settings):
         ...     return ea.create_model("bert_base", hidden_size=192, **settings)
     """
-    name = maker.__name__
+    name = getattr(maker, "__name__", None)
+    if name is None or not callable(maker):
+        raise ConfigError(
+            f"register_model: {maker!r}, expected a function, whose name is the "
+            "model's; write @ea.register_model, without arguments, above it"
+        )
     held = _MAKERS.get(name)
     if held is not None and _path_of(held) != _path_of(maker):
         raise ConfigError(
@@ -57,16 +62,20 @@ def register_model(maker: _Maker) -> _Maker:
 
 def _path_of(maker: Callable[..., Any]) -> str:
     """Returns module and name: a cell of a notebook that runs again keeps them."""
-    return f"{maker.__module__}.{maker.__qualname__}"
+    return f"{maker.__module__}.{getattr(maker, '__qualname__', maker.__name__)}"
 
 
-def list_models(pattern: str = "*") -> list[str]:
+def list_models(pattern: str | Iterable[str] | None = "*") -> list[str]:
     """Returns the names that :func:`create_model` knows, sorted.
 
     Args:
-        pattern: shell-style pattern, such as ``"ea_*"``.
+        pattern: shell-style pattern, such as ``"ea_*"``; a list of them for the names
+            that fit any; None for all names.
     """
-    return sorted(fnmatch.filter(_MAKERS, pattern))
+    if pattern is None:
+        pattern = "*"
+    patterns = [pattern] if isinstance(pattern, str) else pattern
+    return sorted({name for one in patterns for name in fnmatch.filter(_MAKERS, one)})
 
 
 def sizes_of(name: str) -> tuple[type[PretrainedConfig], dict[str, Any]] | None:
@@ -95,7 +104,8 @@ def create_model(name: str, **settings: Any) -> PreTrainedModel:
             that replace those of the name.
 
     Raises:
-        ConfigError: the name or the task is unknown, or a setting is invalid.
+        ConfigError: the name or the task is unknown, a setting is invalid, or a
+            function of :func:`register_model` returned no model.
 
     Example:
         >>> import evolving_attention as ea
@@ -103,13 +113,19 @@ def create_model(name: str, **settings: Any) -> PreTrainedModel:
         ...     "ea_bert_base", task="sequence_classification", num_labels=2
         ... )
     """
-    if name not in _MAKERS:
+    if not isinstance(name, str) or name not in _MAKERS:
         hint = suggestion(name, _MAKERS, "choose one of them")
         raise ConfigError(
             f"model name {name!r} is not known, expected one of ea.list_models(); "
             f"{hint}"
         )
-    return _MAKERS[name](**settings)
+    model = _MAKERS[name](**settings)
+    if not isinstance(model, PreTrainedModel):
+        raise ConfigError(
+            f"create_model({name!r}): {_path_of(_MAKERS[name])} returned {model!r}, "
+            "expected a model; end the function with `return model`"
+        )
+    return model
 
 
 def register_sizes(
@@ -150,7 +166,7 @@ def _register(
             for task, of_task in sorted(MODELS.items())
             if config.model_type in of_task
         }
-        if task not in classes:
+        if not isinstance(task, str) or task not in classes:
             raise ConfigError(
                 f"{name}: task={task!r}, expected one of {', '.join(classes)}"
             )
