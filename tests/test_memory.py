@@ -43,10 +43,10 @@ def text(name="BertForSequenceClassification", checkpointing=False, **options):
     return made
 
 
-def series(**options):
+def series(max_length=256, **options):
     def made(lengths, padded):
-        wide = {"hidden_size": 64, "num_attention_heads": 4, "max_length": 256}
-        model = helpers_series.tiny(**wide, **options)
+        wide = {"hidden_size": 64, "num_attention_heads": 4, "max_length": max_length}
+        model = helpers_series.tiny(**{**wide, **options})
         batch = helpers_series.draw(lengths)
         inputs = batch.padded() if padded else batch.packed()
         return model, {**inputs, **helpers_series.targets_for(model, batch)}
@@ -106,6 +106,8 @@ MODELS = {
     "wide": text(attention=Evolving(), hidden_size=384, intermediate_size=1536),
     "float64": text(attention=Evolving(), dtype="float64"),
     "series": series(),
+    "flat 1200": series(1200, pooling="flatten", attention=Evolving()),
+    "flat 2000": series(2000, pooling="flatten", num_attention_heads=1, num_blocks=1),
     "pairs": pairs(),
     "vanilla pairs": pairs(variant="vanilla"),
     "learned pairs": pairs(variant="learned"),
@@ -152,6 +154,7 @@ IMAGES = {
 SHORT, EQUAL, MIXED, LONG = (16, 16), (64,) * 8, (200, 40, 10), (250,) * 6
 CASES = [
     *((name, lengths, False) for name in MODELS for lengths in (EQUAL, MIXED)),
+    *((f"flat {n}", (n,), True) for n in (1200, 2000)),
     *((name, LONG, True) for name in ("evolving", "series", "pairs")),
     *((name, MIXED, True) for name in ("vanilla", "masked-lm", "series", "pairs")),
     *((name, SHORT, False) for name in ("vanilla", "series", "pairs")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 
 import numpy as np
 import pytest
@@ -78,6 +79,21 @@ def test_recomputation_where_memory_is_short() -> None:
     assert not model.model_.is_gradient_checkpointing
     for name, value in weights(plain).items():
         np.testing.assert_array_equal(weights(model)[name], value)
+
+
+def test_a_warning_says_that_even_recomputation_may_not_fit(monkeypatch) -> None:
+    def planned(*_, **__):
+        return next(plans)
+
+    made = [ea.memory.Plan(0, 0, 0, kept, peak) for kept, peak in ((9, 9), (1, 7))]
+    plans = iter([dataclasses.replace(p, peak=p.peak * MIB) for p in made])
+    monkeypatch.setattr(headroom, "upper_bound", lambda *_: 1 << 60)
+    monkeypatch.setattr(headroom, "plan", planned)
+    monkeypatch.setattr(headroom, "left", lambda: 6 * MIB)
+    with pytest.warns(
+        UserWarning, match=r"about 7\.0 MiB .* probably too much, too\. S"
+    ):
+        ea.TimeSeriesClassifier(**QUICK).fit(*long_waves())
 
 
 def test_what_never_fits_is_refused_before_the_first_step(monkeypatch) -> None:

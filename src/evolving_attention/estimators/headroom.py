@@ -62,9 +62,9 @@ def needs_recomputation(
 ) -> bool:
     """Whether training fits only with gradient checkpointing; says so in a warning.
 
-    A step on the ``batch_size`` longest series is planned on the CPU, unless it
-    certainly fits. Recomputation gives bit-identical results. Convolutional networks
-    are not planned.
+    The warning also says if even that probably does not fit. A step on the
+    ``batch_size`` longest series is planned on the CPU, unless it certainly fits.
+    Recomputation gives bit-identical results. Convolutional networks are not planned.
 
     Raises:
         OutOfMemory: the tensors that the forward pass keeps do not fit even so; names
@@ -102,11 +102,14 @@ def needs_recomputation(
         )
     if was_on:
         return False
+    again = lean.peak - lean.parameters
+    enough = "slower, the same bits. To avoid it"
+    if again > room:
+        enough = "probably too much, too. So that the fit does not run out of memory"
     warnings.warn(
         f"{step} would need about {_bytes(whole.peak - whole.parameters)}, and "
         f"{_bytes(room)} are left. The backward pass computes each layer again, which "
-        f"needs about {_bytes(lean.peak - lean.parameters)}: slower, the same bits. "
-        f"To avoid it, {remedy}",
+        f"needs about {_bytes(again)}: {enough}, {remedy}",
         stacklevel=stacklevel,
     )
     return True

@@ -19,7 +19,7 @@ import numpy as np
 from evolving_attention import _core
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import InputError
-from evolving_attention.memory.probes import Probe, probes_of
+from evolving_attention.memory.probes import Probe, Probes, probes_of
 
 __all__ = ["Plan", "current", "peak", "plan", "reset_peak"]
 
@@ -87,8 +87,8 @@ def plan(
     """Estimates the memory of a training step on ``batch``, before it starts.
 
     The model runs a few small batches made from this one. The memory they keep shows
-    how the activations grow; two of them, of at most 128 tokens or of a few images,
-    show the working memory beyond that.
+    how the activations grow; some of them, mostly of at most 128 tokens, or of a few
+    images, show the working memory beyond that.
     Weights, gradients, running statistics and random generators are unchanged;
     :func:`peak` restarts.
 
@@ -137,9 +137,8 @@ def plan(
     probes = probes_of(inputs, first, len(model.config.stacks))
     with _unchanged(model):
         kept = [_kept(model, probe.inputs) for probe in probes.kept]
-        used = [_used(model, probe.inputs) for probe in probes.used]
+        at_work = _working(model, probes)
     activations = _grown(probes.kept, kept, probes.kept_grows)
-    at_work = _grown(probes.used, used, probes.used_grows)
     parameters = sum(_bytes(t) for _, t in model._state())
     gradients = sum(_gradient_bytes(t, probes.tokens) for t in trained)
     moments = _optimizer_bytes(optimizer, trained)
@@ -161,6 +160,23 @@ def _grown(probes: list[Probe], found: list[int], wanted: list[int]) -> int:
     rows = np.array([probe.grows for probe in probes], np.float64)
     growth, *_ = np.linalg.lstsq(rows, values, rcond=None)
     return max(0, round(float(growth @ np.array(wanted, np.float64))))
+
+
+def _working(model: Any, probes: Probes) -> int:
+    """Extrapolates the working memory beyond what a step keeps.
+
+    A head that reads all positions at once needs a fixed amount per sequence, which
+    hides the layers' in short ones. So sequences are lengthened until the layers need
+    twice the amount of the shortest.
+    """
+    found: list[int] = []
+    for probe in probes.used:
+        if len(found) > 2 and found[-2] >= 2 * found[0]:
+            break
+        found.append(_used(model, probe.inputs))
+    last = slice(len(found) - 2, len(found))
+    layers = _grown(probes.used[last], found[last], probes.used_grows)
+    return max(layers, found[0] * probes.sequences)
 
 
 def _bytes(tensor: Any) -> int:

@@ -37,10 +37,12 @@ class Probes:
 
     Attributes:
         kept: batches whose graphs show the memory that a step keeps.
-        used: batches whose steps show the working memory beyond that.
+        used: batches whose steps show the working memory beyond that: the last two to
+            extrapolate from; single sequences of growing length, to be tried in order.
         kept_grows: counts of the whole batch, for ``kept``.
         used_grows: counts of the whole batch, for ``used``.
         tokens: tokens of the whole batch.
+        sequences: sequences of the whole batch; 0 for images.
     """
 
     kept: list[Probe]
@@ -48,6 +50,7 @@ class Probes:
     kept_grows: list[int]
     used_grows: list[int]
     tokens: int
+    sequences: int
 
 
 def probes_of(inputs: Mapping[str, np.ndarray], first: str, stacks: int) -> Probes:
@@ -73,6 +76,7 @@ def probes_of(inputs: Mapping[str, np.ndarray], first: str, stacks: int) -> Prob
         _features(whole, padded),
         _sums(whole),
         sum(map(sum, whole)),
+        len(whole[0]),
     )
 
 
@@ -92,7 +96,7 @@ def _of_images(inputs: Mapping[str, np.ndarray], first: str) -> Probes:
             for name, array in inputs.items()
         }
         found.append(Probe(batch, [1, count]))
-    return Probes(found, found, [1, whole], [1, whole], whole)
+    return Probes(found, found, [1, whole], [1, whole], whole, 0)
 
 
 @dataclass(frozen=True)
@@ -192,8 +196,11 @@ def _features(lengths: list[Lengths], padded: list[bool]) -> list[int]:
 
 
 def _long_probes(sides: list[_Side]) -> list[list[Lengths]]:
-    """Returns lengths of single sequences, long enough to show the working memory."""
-    return [[(min(n, max(side.lengths)),) for side in sides] for n in (64, 128)]
+    """Returns lengths of single sequences: a short one, then up to the longest."""
+    longest, tried = max(max(side.lengths) for side in sides), [16, 64, 128]
+    while tried[-1] < longest:
+        tried.append(2 * tried[-1])
+    return [[(min(n, max(side.lengths)),) for side in sides] for n in tried]
 
 
 def _sums(lengths: list[Lengths]) -> list[int]:
