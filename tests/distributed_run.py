@@ -73,8 +73,6 @@ class Event(TrainerCallback):
             os.kill(os.getpid(), signal.SIGKILL)
         if self.what == "signal":
             os.kill(os.getpid(), signal.SIGTERM)
-        if self.what == "hang":
-            time.sleep(12)
         if self.what == "fail":
             raise RuntimeError("the disk of this rank is on fire")
 
@@ -102,11 +100,14 @@ class Waits(TrainerCallback):
 
 
 class Own(ea.Trainer):
-    """A loss that is not finite for one row."""
+    """A loss that is not finite for one row, or that one rank takes long for."""
 
     bad_row = -1
+    slow = (-1, 0)  # the rank and the step
 
     def compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
+        if self.slow == (self.team.rank, self.state.global_step + 1):
+            time.sleep(12)
         loss = super().compute_loss(model, inputs)
         first = np.asarray(inputs["input_ids"])[0]
         if (
@@ -137,6 +138,7 @@ def train(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
     model_options = job.pop("model", {})
     labels = "token" if "MaskedLM" in model_options.get("name", "") else "row"
     event, resume = job.pop("event", None), job.pop("resume", None)
+    slow = tuple(job.pop("slow", Own.slow))
     other, bad = job.pop("differs", None), job.pop("bad_row", -1)
     count, frozen = job.pop("rows", ROWS), job.pop("frozen", [])
     options = {
@@ -164,8 +166,8 @@ def train(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
     waits = Waits()
     if event:
         what, *where = event
-        early = what in ("kill early", "hang")
-        event = (Early if early else Event)(what.removesuffix(" early"), *where)
+        kind = Early if what == "kill early" else Event
+        event = kind(what.removesuffix(" early"), *where)
     trainer = Own(
         model,
         ea.TrainingArguments(str(folder), **options),
@@ -174,7 +176,7 @@ def train(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
         compute_metrics=accuracy if labels == "row" else None,
         callbacks=[waits, event] if event else [waits],
     )
-    trainer.bad_row = bad
+    trainer.bad_row, trainer.slow = bad, slow
     output = trainer.train(resume_from_checkpoint=resume)
     found = trainer.predict(make_rows(3, 2, labels))  # two batches: none for rank 2
     trainer.save_state()

@@ -170,7 +170,7 @@ def test_a_rank_that_ends_ends_the_others(
 
 def test_a_rank_that_hangs_is_given_up(tmp_path: Path) -> None:
     """The device waits for the rank, and the host for the device."""
-    ended = start(tmp_path, 2, {**SHORT, "event": ["hang", 1, 4], "ddp_timeout": 5})
+    ended = start(tmp_path, 2, {**SHORT, "slow": [1, 4], "ddp_timeout": 5})
     assert ended.codes == [1, 1], ended.text
     first, second = ended.results()
     assert {first["error"], second["error"]} == {"PeerLost"}
