@@ -487,7 +487,7 @@ def frozen():
 
 
 @pytest.mark.parametrize(
-    "array", [np.ones(3, bool), np.ones((2, 3)).T, frozen(), np.ones(2, np.float16)]
+    "array", [np.ones(3, np.int8), np.ones((2, 3)).T, frozen(), np.ones(2, np.float16)]
 )
 def test_what_cannot_be_shared(array):
     with pytest.raises(ea.InputError, match=r"cannot be shared: expected a C-cont"):

@@ -93,16 +93,22 @@ using BinaryFn = Var (*)(const Var&, const Var&);
 
 Var product(const Var& a, const Var& b) { return matmul(a, b); }
 
+// A number next to a mask keeps its type: True + 1 is 2.
+Var next_to(const Var& self, const py::object& other) {
+  const bool mask = self.dtype() == DType::boolean;
+  return mask ? var_of(other) : operand_of(other, self);
+}
+
 template <BinaryFn Fn>
 Var forward_op(const Var& self, const py::object& other) {
-  const Var rhs = operand_of(other, self);
+  const Var rhs = next_to(self, other);
   const py::gil_scoped_release release;
   return Fn(self, rhs);
 }
 
 template <BinaryFn Fn>
 Var reflected_op(const Var& self, const py::object& other) {
-  const Var lhs = operand_of(other, self);
+  const Var lhs = next_to(self, other);
   const py::gil_scoped_release release;
   return Fn(lhs, self);
 }
@@ -269,7 +275,7 @@ void bind_arithmetic(py::class_<Var>& c) {
       .def("__mod__", &forward_op<remainder>, py::arg("other"),
            py::is_operator(), kRemainder)
       .def("__rmod__", &reflected_op<remainder>, py::is_operator())
-      .def("__neg__", [](const Var& self) { return scale(self, -1.0); })
+      .def("__neg__", &negative)
       .def("__matmul__", &forward_op<product>, py::is_operator())
       .def("__rmatmul__", &reflected_op<product>, py::is_operator())
       .def("matmul", &forward_op<product>, py::arg("other"), docs::kMatMul)

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <tuple>
 #include <utility>
 
@@ -54,11 +55,38 @@ Tensor sum_to(Tensor g, const Shape& shape) {
   return reshape_view(g, shape);
 }
 
-void check_pair(const char* op, const Var& a, const Var& b) {
-  EA_CHECK_AS(DTypeError, a.dtype() == b.dtype() && is_floating(a.dtype()), op,
-              "expected two tensors of one floating type, got {} and {}; use "
-              ".to(dtype)",
+void check_pair(const char* op, const Tensor& a, const Tensor& b) {
+  EA_CHECK_AS(DTypeError, a.dtype() == b.dtype(), op,
+              "expected two tensors of one type, got {} and {}; use .to(dtype)",
               a.dtype(), b.dtype());
+}
+
+// The operands in one type: whole numbers and masks next to floating numbers
+// take their type, masks next to whole numbers count as 0 and 1.
+std::pair<Var, Var> paired(const char* op, const Var& a, const Var& b) {
+  const auto wider = [](const Var& x, const Var& y) {
+    return (is_floating(x.dtype()) && !is_floating(y.dtype())) ||
+           (x.dtype() != DType::boolean && y.dtype() == DType::boolean);
+  };
+  if (wider(a, b)) return {a, cast(b, a.dtype())};
+  if (wider(b, a)) return {cast(a, b.dtype()), b};
+  check_pair(op, a.data(), b.data());
+  return {a, b};
+}
+
+// Calculates on the host with whole numbers, which have no gradient.
+template <typename Fn>
+Var whole(const char* op, const Var& a, const Var& b, Fn fn) {
+  const Shape shape = broadcast_shapes(a.shape(), b.shape(), op);
+  const Tensor left = host_values(a.data(), shape, DType::i64);
+  const Tensor right = host_values(b.data(), shape, DType::i64);
+  const Tensor y = empty(shape, DType::i64);
+  for (std::int64_t i = 0; i < y.numel(); ++i) {
+    const auto u = static_cast<std::uint64_t>(left.data<std::int64_t>()[i]);
+    const auto v = static_cast<std::uint64_t>(right.data<std::int64_t>()[i]);
+    y.data<std::int64_t>()[i] = static_cast<std::int64_t>(fn(u, v));  // wraps
+  }
+  return Var(to_device(cast(y, a.dtype()), a.device()));
 }
 
 // The quotient rounded down and the remainder, as Python's // and % give them.
@@ -110,17 +138,16 @@ Division floored(const char* op, const Tensor& a, const Tensor& b, DType wide) {
 }
 
 Division floored(const char* op, const Tensor& a, const Tensor& b) {
-  EA_CHECK_AS(DTypeError, a.dtype() == b.dtype(), op,
-              "expected two tensors of one type, got {} and {}; use .to(dtype)",
-              a.dtype(), b.dtype());
+  check_pair(op, a, b);
   return is_floating(a.dtype()) ? floored<double>(op, a, b, DType::f64)
                                 : floored<std::int64_t>(op, a, b, DType::i64);
 }
 
 }  // namespace
 
-Var add(const Var& a, const Var& b) {
-  check_pair("add", a, b);
+Var add(const Var& x, const Var& y) {
+  const auto [a, b] = paired("add", x, y);
+  if (!is_floating(a.dtype())) return whole("add", a, b, std::plus<>());
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), "add");
   const Shape sa = a.shape();
   const Shape sb = b.shape();
@@ -130,8 +157,12 @@ Var add(const Var& a, const Var& b) {
                 });
 }
 
-Var sub(const Var& a, const Var& b) {
-  check_pair("sub", a, b);
+Var sub(const Var& x, const Var& y) {
+  const auto [a, b] = paired("sub", x, y);
+  EA_CHECK_AS(DTypeError, a.dtype() != DType::boolean, "sub",
+              "masks have no difference; use ^ for elements that differ, or "
+              ".to('int64')");
+  if (!is_floating(a.dtype())) return whole("sub", a, b, std::minus<>());
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), "sub");
   const Shape sa = a.shape();
   const Shape sb = b.shape();
@@ -143,8 +174,9 @@ Var sub(const Var& a, const Var& b) {
                 });
 }
 
-Var mul(const Var& a, const Var& b) {
-  check_pair("mul", a, b);
+Var mul(const Var& x, const Var& y) {
+  const auto [a, b] = paired("mul", x, y);
+  if (!is_floating(a.dtype())) return whole("mul", a, b, std::multiplies<>());
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), "mul");
   return record(
       "mul", run_binary(BinaryOp::mul, a.data(), b.data(), shape), {a, b},
@@ -161,8 +193,11 @@ Var mul(const Var& a, const Var& b) {
       });
 }
 
-Var div(const Var& a, const Var& b) {
-  check_pair("div", a, b);
+Var div(const Var& x, const Var& z) {
+  const auto [a, b] = paired("div", x, z);
+  if (!is_floating(a.dtype())) {
+    return div(cast(a, DType::f32), cast(b, DType::f32));
+  }
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), "div");
   const Tensor y = run_binary(BinaryOp::div, a.data(), b.data(), shape);
   return record("div", y, {a, b}, {a.data(), b.data(), y},
@@ -209,8 +244,13 @@ Var scale(const Var& x, double alpha) {
                 });
 }
 
+Var negative(const Var& x) {
+  if (is_floating(x.dtype())) return scale(x, -1.0);
+  return sub(Var(full({}, x.dtype(), 0.0, x.device())), x);
+}
+
 Var axpby(double alpha, const Var& x, double beta, const Var& z) {
-  check_pair("axpby", x, z);
+  check_pair("axpby", x.data(), z.data());
   EA_CHECK(x.shape() == z.shape(), "axpby", "shapes {} and {} differ",
            x.shape(), z.shape());
   Tensor y = empty_like(x.data());

@@ -5,10 +5,14 @@
 
 namespace ea {
 
+// Whole numbers next to floating ones take their type, masks count as 0 and 1.
+// Two of whole numbers are calculated on the host and have no gradient; they
+// divide in float32.
 Var add(const Var& a, const Var& b);
 Var sub(const Var& a, const Var& b);
 Var mul(const Var& a, const Var& b);
 Var div(const Var& a, const Var& b);
+Var negative(const Var& x);
 // floor(a / b) and a - b floor(a / b), which has the sign of b, for two tensors
 // of one type, also of integers. Both are computed on the host and synchronise
 // with the device. floor_divide() is constant between its jumps, so it has no

@@ -105,6 +105,11 @@ Var clip(const Var& x, std::optional<double> low, std::optional<double> high) {
 }
 
 Var abs(const Var& x) {
+  if (!is_floating(x.dtype())) {
+    const Tensor zero = full({}, x.dtype(), 0.0, x.device());
+    const Tensor below = compare(Comparison::less, x.data(), zero);
+    return x.dtype() == DType::boolean ? x : where(below, negative(x), x);
+  }
   // relu(x) + relu(-x): one of the two is 0, so the sum is exact.
   return add(activation(x, Activation::relu),
              activation(scale(x, -1.0), Activation::relu));

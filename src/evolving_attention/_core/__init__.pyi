@@ -148,7 +148,7 @@ class Tensor:
             other: a tensor, an array or a number; the shapes broadcast.
 
         Returns:
-            Tensor of uint8, which selects as a mask.
+            Tensor of bool, which selects as a mask.
 
         Raises:
             ShapeError: the shapes do not broadcast.
@@ -194,7 +194,7 @@ class Tensor:
             other: a tensor, an array or a number; the shapes broadcast.
 
         Returns:
-            Tensor of uint8, which selects as a mask.
+            Tensor of bool, which selects as a mask.
 
         Raises:
             ShapeError: the shapes do not broadcast.
@@ -237,7 +237,7 @@ class Tensor:
             other: a tensor, an array or a number; the shapes broadcast.
 
         Returns:
-            Tensor of uint8, which selects as a mask.
+            Tensor of bool, which selects as a mask.
 
         Raises:
             ShapeError: the shapes do not broadcast.
@@ -273,7 +273,7 @@ class Tensor:
             other: a tensor, an array or a number; the shapes broadcast.
 
         Returns:
-            Tensor of uint8, which selects as a mask.
+            Tensor of bool, which selects as a mask.
 
         Raises:
             ShapeError: the shapes do not broadcast.
@@ -294,7 +294,7 @@ class Tensor:
             other: a tensor, an array or a number; the shapes broadcast.
 
         Returns:
-            Tensor of uint8, which selects as a mask.
+            Tensor of bool, which selects as a mask.
 
         Raises:
             ShapeError: the shapes do not broadcast.
@@ -338,7 +338,7 @@ class Tensor:
             other: a tensor, an array or a number; the shapes broadcast.
 
         Returns:
-            Tensor of uint8, which selects as a mask.
+            Tensor of bool, which selects as a mask.
 
         Raises:
             ShapeError: the shapes do not broadcast.
@@ -458,7 +458,7 @@ class Tensor:
             out: None, as np.all(tensor) hands it over.
 
         Returns:
-            Tensor of uint8 without the axes; of all elements a 0-d one.
+            Tensor of bool without the axes; of all elements a 0-d one.
 
         Raises:
             ShapeError: there is no such axis.
@@ -490,7 +490,7 @@ class Tensor:
             out: None, as np.any(tensor) hands it over.
 
         Returns:
-            Tensor of uint8 without the axes; of all elements a 0-d one.
+            Tensor of bool without the axes; of all elements a 0-d one.
 
         Raises:
             ShapeError: there is no such axis.
@@ -922,7 +922,7 @@ class Tensor:
             y = 1 where x is a finite number, else 0
 
         Returns:
-            Tensor of uint8 in the shape of x, which selects as a mask.
+            Tensor of bool in the shape of x, which selects as a mask.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -936,7 +936,7 @@ class Tensor:
             y = 1 where x is inf or -inf, else 0
 
         Returns:
-            Tensor of uint8 in the shape of x, which selects as a mask.
+            Tensor of bool in the shape of x, which selects as a mask.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -950,7 +950,7 @@ class Tensor:
             y = 1 where x is NaN, else 0
 
         Returns:
-            Tensor of uint8 in the shape of x, which selects as a mask.
+            Tensor of bool in the shape of x, which selects as a mask.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -2114,7 +2114,7 @@ class Packing:
             begins, and the total.
         key_offsets: the same for keys; None: those of the queries.
         causal: row i of a map sees keys up to i + keys - queries alone.
-        key_mask: uint8 [total keys], 0 for a key that no row sees; None: all are seen.
+        key_mask: bool or uint8 [total keys], 0 for a key that no row sees; None: all are seen.
         window: odd; with width = min(window, 2 n - 1), each query has width columns per
             neighbouring head instead of n keys. Column a * width + o of query i and head
             h holds key i + o - width // 2 of head h + a - window_heads // 2. None: all.

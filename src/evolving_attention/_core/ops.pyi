@@ -426,7 +426,8 @@ def cast(x: TensorLike, dtype: str) -> evolving_attention._core.Tensor:
 
     Args:
         x: [...] of any type.
-        dtype: "float32", "bfloat16", "float64", "int64", "int32" or "uint8".
+        dtype: "float32", "bfloat16", "float64", "int64", "int32", "uint8" or
+            "bool".
 
     Returns:
         [...] in the shape of x.
@@ -1332,7 +1333,7 @@ def map_softmax(
         x: flat maps of packing.map_elements elements.
         packing: heads and sequences, with what limits the keys.
         scale: factor of the maps before the softmax.
-        key_mask: uint8 [total keys], 0 for a key that no row sees, in place of the
+        key_mask: bool or uint8 [total keys], 0 for a key that no row sees, in place of the
             packing's; None: the packing's.
 
     Returns:

@@ -15,8 +15,8 @@ class Residual(Evolve):
     """L_i = L_{i-1} + S_i; the sum is carried.
 
     Args:
-        running_mean: whether layer l (from 0) passes L / (l + 1) to the softmax, while
-            the sum itself is carried. None: only in models with more than 24 layers, as
+        running_mean: whether layer l of a chain, from 0, passes L / (l + 1) to the
+            softmax, while the sum itself is carried. None: only in models with more than 24 layers, as
             in the paper.
 
     Source: He et al., RealFormer: Transformer Likes Residual Attention, 2021.

@@ -113,7 +113,8 @@ Carry Attention::carried(const Carry& previous, const PackingPtr& maps) {
 void Attention::share_bias(Carry& next, AttentionContext& context) const {
   if (!next.table.defined()) next.table = slots_.bias->table();
   context.table = next.table;
-  if (!next.shared_packing || !next.shared_packing->same_cells(*context.maps)) {
+  if (!next.shared_bias.defined() ||
+      !next.shared_packing->same_cells(*context.maps)) {
     next.shared_bias = slots_.bias->map({}, context);
     next.shared_packing = context.maps;
   }

@@ -57,6 +57,12 @@ struct Carry {
   Var table = {};  // see Bias::table()
   Var shared_bias = {};                 // the last map of Bias::shared()
   PackingPtr shared_packing = nullptr;  // its layout
+
+  Carry without_maps() const {
+    Carry rest = *this;
+    rest.maps = rest.shared_bias = Var();
+    return rest;
+  }
 };
 
 struct AttentionOutput {

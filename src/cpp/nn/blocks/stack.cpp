@@ -16,12 +16,13 @@ namespace {
 LayerOutput recomputed(const std::shared_ptr<Layer>& layer,
                        const LayerState& state, const PackingPtr& packing,
                        const LayerWanted& wanted) {
-  // Layouts of this layer's carries and of the previous layer's.
-  struct Layouts {
-    PackingPtr self, cross;
+  // The carries of this layer, and of the previous one, without their maps.
+  struct Carries {
+    Carry self, cross;
   };
-  const auto made = std::make_shared<Layouts>();
-  const Layouts before{state.carry.packing, state.cross_carry.packing};
+  const auto made = std::make_shared<Carries>();
+  const Carries before{state.carry.without_maps(),
+                       state.cross_carry.without_maps()};
   const Var bias = state.carry.shared_bias;
   const PackingPtr memory = state.memory.packing;
   constexpr std::size_t kOthers = 6;  // inputs before the earlier states
@@ -29,23 +30,23 @@ LayerOutput recomputed(const std::shared_ptr<Layer>& layer,
                     memory](const std::vector<Var>& in) {
     const TrainingMode training(*layer);
     const std::vector<Var> earlier(in.begin() + kOthers, in.end());
-    LayerOutput y = layer->forward({in[0],
-                                    in[1],
-                                    {in[2], before.self, in[5]},
-                                    {in[3], memory},
-                                    {in[4], before.cross},
-                                    earlier},
-                                   packing, wanted, Tensor());
-    *made = {y.attention.carry.packing, y.cross.carry.packing};
-    return std::vector<Var>{
-        y.hidden,
-        y.attention.carry.maps,
-        y.attention.probabilities,
-        y.attention.scores,
-        y.cross.carry.maps,
-        y.cross.probabilities,
-        y.cross.scores,
-        in[5].defined() ? Var() : y.attention.carry.shared_bias};
+    Carries given = before;
+    given.self.maps = in[2];
+    given.self.shared_bias = in[5];
+    given.cross.maps = in[4];
+    LayerOutput y = layer->forward(
+        {in[0], in[1], given.self, {in[3], memory}, given.cross, earlier},
+        packing, wanted, Tensor());
+    *made = {y.attention.carry.without_maps(), y.cross.carry.without_maps()};
+    const Var& shared = y.attention.carry.shared_bias;
+    return std::vector<Var>{y.hidden,
+                            y.attention.carry.maps,
+                            y.attention.probabilities,
+                            y.attention.scores,
+                            y.cross.carry.maps,
+                            y.cross.probabilities,
+                            y.cross.scores,
+                            shared.impl() == in[5].impl() ? Var() : shared};
   };
   std::vector<Var> inputs{
       state.hidden,
@@ -58,9 +59,13 @@ LayerOutput recomputed(const std::shared_ptr<Layer>& layer,
     inputs.insert(inputs.end(), state.earlier.begin(), state.earlier.end());
   }
   const std::vector<Var> y = recompute("layer", run, inputs);
+  Carries next = *made;
+  next.self.maps = y[1];
+  next.self.shared_bias = y[7].defined() ? y[7] : bias;
+  next.cross.maps = y[4];
   return {y[0],
-          {Var(), {y[1], made->self, bias.defined() ? bias : y[7]}, y[2], y[3]},
-          {Var(), {y[4], made->cross}, y[5], y[6]}};
+          {Var(), std::move(next.self), y[2], y[3]},
+          {Var(), std::move(next.cross), y[5], y[6]}};
 }
 
 }  // namespace
