@@ -112,7 +112,7 @@ ROWS = {
         read("label,0,1\n1,1,2\nB,1,2\n", regression=True),
         r"'B' in the column 'label' is no number",
         r"own\.csv:3",
-        r"leave regression out",
+        r"leave regression=True \(--do_regression\) out",
     ),
     "two targets of a series": mistake(
         read("id,time,a,label\nx,1,2,L\nx,2,2,R\n"),

@@ -21,6 +21,7 @@ __all__ = [
     "SUFFIXES",
     "Record",
     "check_delimiter",
+    "check_separator",
     "read_names",
     "read_records",
     "separator_hint",
@@ -104,17 +105,26 @@ def texts_are_good(
     return True
 
 
-def check_delimiter(path: Path, delimiter: str) -> None:
-    """Refuse an invalid separator, and separators for files other than CSV.
+def check_separator(delimiter: str) -> None:
+    """Refuse a field separator that is not one character, or has another meaning.
 
     Raises:
-        ConfigError: the separator is not one character, or the file is not CSV.
+        ConfigError: it is no separator.
     """
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise ConfigError(
             f"delimiter={delimiter!r}, expected one character such as ';', no "
             "quotation mark and no line end; correct it"
         )
+
+
+def check_delimiter(path: Path, delimiter: str) -> None:
+    """Refuse an invalid separator, and separators for files other than CSV.
+
+    Raises:
+        ConfigError: the separator is not one character, or the file is not CSV.
+    """
+    check_separator(delimiter)
     if delimiter != "," and path.suffix.lower() != ".csv":
         raise ConfigError(
             f"{path}: delimiter={delimiter!r} with a {path.suffix} file, expected a "

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from evolving_attention.data.records import check_separator
 from evolving_attention.data.series_axes import (
     CHANNELS,
     IDS,
@@ -81,7 +82,7 @@ def read_csv(
     Raises:
         DataError: the file is missing or empty, a column is missing or nameless, two
             columns may be the target, id or time, or a value is unusable; says where.
-        MissingExtraError: pandas is not installed.
+        ConfigError, MissingExtraError: a delimiter is not one character; no pandas.
 
     Example::
 
@@ -129,6 +130,8 @@ class _Table:
         self, path: Path, delimiter: str | None, given: Collection[str | None]
     ) -> None:
         self.path, self._header_lines = path, 1
+        if delimiter is not None:
+            check_separator(delimiter)
         pandas = require("pandas", extra="timeseries", why="to read tables of series")
         if not path.is_file():
             raise DataError(
@@ -456,7 +459,7 @@ def _labels_or_values(
         row = next(i for i, one in enumerate(text) if not _is_number(one))
         raise table.error(
             f"{text[row]!r} in the column {column!r} is no number, expected values for "
-            "a regression; leave regression out for labels",
+            "a regression; leave regression=True (--do_regression) out for labels",
             int(table.frame.index[rows[row]]) + 1,
         )
     return values, True
