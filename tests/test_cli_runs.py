@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -256,3 +257,74 @@ def test_an_interrupted_demo_says_that_it_starts_again(minilm, tmp_path):
     assert "with vanilla attention: nothing of it is kept; the same command" in told
     assert "resume_from_checkpoint" not in told
     assert not list(out.rglob("checkpoint-*"))
+
+
+# ------------------------------------------------------- messages name options as flags
+
+FIT = ("timeseries", "train", "--train_file", "two.csv")
+FIT += ("--n_epochs", "1", "--num_blocks", "1", "--hidden_size", "16")
+FIT += ("--output_dir", "new")
+TUNE = ("glue", "--do_train", "--train_file", "texts.csv", "--output_dir", "tuned")
+TUNE += ("--model_name_or_path", "model")
+SCORE = ("timeseries", "predict", "--model_dir", "out/seed-1", "--output_file", "p.csv")
+no_gpu = pytest.mark.skipif(len(ea.devices()) > 1, reason="there is a device here")
+SPELLED = {
+    "dropout": ((*FIT, "--dropout", "2"), "--dropout 2.0: expected a number from"),
+    "seeds": ((*FIT, "--seeds", "-1"), "--seeds -1: expected whole numbers from 0"),
+    "learned": (
+        (*FIT, "--alpha", "1", "--evolving_learnable"),
+        "expected a start below 1, or --evolving_learnable False",
+    ),
+    "no labels": (
+        (*FIT, "--do_regression"),
+        "expected values for a regression; leave --do_regression out for labels",
+    ),
+    "no evaluation": (
+        (*TUNE, "--eval_strategy", "epoch"),
+        "--eval_strategy epoch: expected --validation_file with it; add it",
+    ),
+    "channels": (
+        (*SCORE, "--input_file", "three.csv"),
+        "three.csv: 3 channels, expected 2 as in training; give the same columns",
+    ),
+    "two separators": (
+        (*FIT, "--delimiter", "xx"),
+        "--delimiter xx: expected one character such as ';'",
+    ),
+    "no separator": ((*FIT, "--delimiter", ""), "expected one character such as ';'"),
+}
+CUDA = {
+    "timeseries": ((*FIT, "--device", "cuda"), "or use --device cpu"),
+    "glue": ((*TUNE, "--device", "cuda"), "or use --device cpu"),
+}
+
+
+@pytest.fixture(scope="module")
+def spelled(model, tmp_path_factory):
+    """A folder with a model, texts, series of two and three channels, and a fit."""
+    pytest.importorskip("aeon", reason="no aeon (extra timeseries)")
+    folder = tmp_path_factory.mktemp("spelled")
+    (folder / "model").symlink_to(model)
+    rows = ["sentence,label", *("a good film,yes", "a bad film,no") * 8]
+    (folder / "texts.csv").write_text("\n".join(rows))
+    for channels, name in ((2, "two"), (3, "three")):
+        lines = ["id,time," + ",".join("abc"[:channels]) + ",label"]
+        for i in range(10):
+            numbers = ",".join(str(i % 2 + c) for c in range(channels))
+            lines += [f"{i},{t},{numbers},{['no', 'yes'][i % 2]}" for t in range(6)]
+        (folder / f"{name}.csv").write_text("\n".join(lines))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        run(*FIT, output_dir="out")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name", [*SPELLED, *(pytest.param(name, marks=no_gpu) for name in CUDA)]
+)
+def test_messages_are_spelled_as_on_the_command_line(name, spelled, monkeypatch):
+    words, says = {**SPELLED, **CUDA}[name]
+    monkeypatch.chdir(spelled)
+    told = CliRunner().invoke(app, words).stderr.splitlines()[-1]
+    assert says in told
+    assert not re.search(r"\w+=|numpy|X\[|Config:|Trainer:", told.split("error: ")[1])

@@ -75,6 +75,11 @@ def check_needs(
     ):
         if needed and not getattr(data, name):
             raise ConfigError(f"--{flag}: expected --{name} with it; add it")
+    if args.do_train and args.eval_strategy != "no" and not data.validation_file:
+        raise ConfigError(
+            f"--eval_strategy {args.eval_strategy}: expected --validation_file with "
+            "it; add it"
+        )
     if not data.train_file and known_labels(config) is None:
         step = "do_eval" if args.do_eval else "do_predict"
         raise ConfigError(

@@ -44,7 +44,7 @@ def seed_numbers(given: Any) -> list[int]:
     """Returns the numbers listed in ``--seeds``.
 
     Raises:
-        ConfigError: an item is not a whole number, or occurs twice.
+        ConfigError: an item is not a whole number from 0, or occurs twice.
     """
     values = given if isinstance(given, list) else [given]
     shown = " ".join(map(str, values))
@@ -54,6 +54,8 @@ def seed_numbers(given: Any) -> list[int]:
         raise refuse("seeds", shown, "whole numbers", "for example 1 2 3") from None
     if not seeds:
         raise refuse("seeds", shown, "at least one", "for example 1 2 3")
+    if min(seeds) < 0:
+        raise refuse("seeds", shown, "whole numbers from 0", "for example 1 2 3")
     if len(set(seeds)) < len(seeds):
         raise refuse(
             "seeds", shown, "each number once", "equal seeds give equal results"

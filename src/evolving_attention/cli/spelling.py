@@ -7,7 +7,12 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 
-from evolving_attention.errors import CheckpointError, ConfigError, InputError
+from evolving_attention.errors import (
+    BackendUnavailable,
+    CheckpointError,
+    ConfigError,
+    InputError,
+)
 
 __all__ = ["as_flags", "in_flags"]
 
@@ -16,6 +21,9 @@ _VALUE = (
 )
 _WORD = r"(?:'[^']*'|[^\s,()]+)"
 _CONFIG = r"(unknown option '[^']*', expected one of [^;]*)"  # not options of a command
+
+# Names in Python of options that the command line calls otherwise.
+_ALIASES = {"hidden_dropout_prob": "dropout", "learnable": "evolving_learnable"}
 
 
 def as_flags(message: str, names: Iterable[str]) -> str:
@@ -30,9 +38,14 @@ def as_flags(message: str, names: Iterable[str]) -> str:
     # For "label_column= (--label_column_name)", with both spellings, keep the flag.
     message = re.sub(rf"(?<!\w)\w+=(?:{_VALUE})? \((--[^()]*)\)", r"\1", message)
     longest_first = sorted(names, key=len, reverse=True)
+    for own, flag in _ALIASES.items():
+        if flag in longest_first and own not in longest_first:
+            message = re.sub(rf"(?<!\w){own}(?= ?=| is )", flag, message)
     option = "|".join(map(re.escape, longest_first))
     valued = rf"(?<![\w./'\"-])({option}) ?= ?({_VALUE})(?![\w'])"
     message = re.sub(valued, _flag, message)
+    found = rf"^(?:\w+: )?({option}) is ({_VALUE})(?=, expected)"
+    message = re.sub(found, _flag, message)
     # Plain words such as "seed" stay; only a name with _ can be nothing else but an
     # option.
     bare = "|".join(re.escape(name) for name in longest_first if "_" in name)
@@ -49,8 +62,11 @@ def in_flags(names: Iterable[str]) -> Iterator[None]:
     """Inside the block, error messages name options as flags."""
     try:
         yield
-    except (CheckpointError, ConfigError, InputError) as error:
-        error.args = (as_flags(str(error), names), *error.args[1:])
+    except (BackendUnavailable, CheckpointError, ConfigError, InputError) as error:
+        message = as_flags(str(error), names)
+        error.args = (message, *error.args[1:])
+        if isinstance(error, ImportError):
+            error.msg = message  # what str() returns
         raise
 
 

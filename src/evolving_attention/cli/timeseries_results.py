@@ -45,6 +45,7 @@ def scores(estimator: Any, part: Any) -> dict[str, float]:
             f"{part.source}: its targets are {found}, expected {wanted} for a "
             f"{type(estimator).__name__}; use a model of the other kind"
         )
+    _check_channels(estimator, part)
     if is_classifier:
         truth = class_numbers(part.y, estimator.classes_, f"labels of {part.source}")
         found = estimator.predict_proba(part).argmax(axis=1)
@@ -59,6 +60,7 @@ def scores(estimator: Any, part: Any) -> dict[str, float]:
 
 def prediction_rows(estimator: Any, part: Any) -> tuple[list[str], list[list[Any]]]:
     """Returns (header, rows) of a prediction table; classifiers add probabilities."""
+    _check_channels(estimator, part)
     names = range(len(part)) if part.ids is None else part.ids
     key = "index" if part.ids is None else "id"
     if not hasattr(estimator, "classes_"):
@@ -74,6 +76,16 @@ def prediction_rows(estimator: Any, part: Any) -> tuple[list[str], list[list[Any
         [name, label, *(f"{p:.9g}" for p in row)]
         for name, label, row in zip(names, best, odds, strict=True)
     ]
+
+
+def _check_channels(estimator: Any, part: Any) -> None:
+    """Refuses a part with another number of channels than in training."""
+    expected = estimator.metadata_["n_channels"]
+    if part.channels != expected:
+        raise InputError(
+            f"{part.source}: {part.channels} channels, expected {expected} as in "
+            "training; give the same columns"
+        )
 
 
 def check_scorable(
