@@ -415,3 +415,34 @@ def test_what_is_set_is_checked_when_a_model_is_built(model, config, value, text
         setattr(config, name, one)
     with pytest.raises(ea.ConfigError, match=text):
         getattr(ea, model)(config)
+
+
+A = ea.attention
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (
+            lambda: A.Predictive(0.1, learnable=True),
+            "Predictive: .*'learnable'; the opt",
+        ),
+        (
+            lambda: A.EvolvingReleased(0.1, 0.1, learnable=True),
+            "options are: alpha, be",
+        ),
+        (
+            lambda: A.Evolving(alfa=0.1),
+            r"'alfa' \(did you mean 'alpha'\?\); the options",
+        ),
+        (
+            lambda: A.Dot(0.1, 2, 3, 4),
+            "Dot: too many positional arguments; the options",
+        ),
+        (lambda: A.Vanilla(beta=0.1), "Vanilla: .*'beta'; the options are: none"),
+        (lambda: A.Spec(evolved="vanilla"), "Spec: .*did you mean 'evolve'"),
+    ],
+)
+def test_unknown_options_are_told_with_the_known_ones(make, says):
+    with pytest.raises(ea.ConfigError, match=says):
+        make()

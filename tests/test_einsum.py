@@ -57,3 +57,11 @@ def test_einsum_is_numpys(case):
 def test_wrong_einsum(subscripts, shapes, error, message):
     with pytest.raises(error, match=r"\[einsum\].*" + message):
         F.einsum(subscripts, *map(np.ones, shapes))
+
+
+@pytest.mark.parametrize("first", [5, None, np.ones((2, 2))])
+def test_the_subscripts_come_first(first):
+    with pytest.raises(
+        ea.InputError, match=r"\[einsum\] the first argument is a \w+, "
+    ):
+        F.einsum(first, "ij->ji")

@@ -86,6 +86,13 @@ def test_torch_is_told_from_ours(tmp_path: Path) -> None:
             trainer_of(tmp_path, optimizers=pair)
 
 
+@pytest.mark.parametrize("wanted", [5, 0.5, ["a"]])
+def test_what_names_no_checkpoint_is_refused(tmp_path: Path, wanted: Any) -> None:
+    says = r"resume_from_checkpoint=.*, expected True, 'auto' or the path of a"
+    with pytest.raises(ConfigError, match=says):
+        trainer_of(tmp_path).train(wanted)
+
+
 def needs_a_count(outputs: Any, labels: Any) -> Any:
     return None
 

@@ -44,7 +44,20 @@ _EXAMPLES = {
 }
 
 
-class Slot:
+class Checked:
+    """Base of dataclasses that refuse unknown options with a ConfigError."""
+
+    def __new__(cls, *args: Any, **options: Any) -> Any:
+        """Checks the arguments, which ``__init__`` then takes.
+
+        Raises:
+            ConfigError: an option is unknown, or missing beside others.
+        """
+        _check_options(cls, args, options)
+        return super().__new__(cls)
+
+
+class Slot(Checked):
     """Base of the config objects; its subclasses are the four slots."""
 
     slot: ClassVar[str]
@@ -338,6 +351,22 @@ def _needed(cls: type) -> list[str]:
         for f in (dataclasses.fields(cls) if _is_data(cls) else ())
         if f.init and f.default is none and f.default_factory is none
     ]
+
+
+def _check_options(cls: type, args: Sequence[Any], options: Mapping[str, Any]) -> None:
+    """Refuses arguments that ``cls`` does not take; copies and pickles pass none."""
+    init: Any = cls.__init__  # type: ignore[misc]  # of the class itself
+    if not _is_data(cls) or not (args or options):
+        return
+    try:
+        inspect.signature(init).bind(None, *args, **options)
+    except TypeError as error:
+        names = [*inspect.signature(init).parameters][1:]
+        meant = next((_meant(one, names) for one in options if one not in names), "")
+        raise ConfigError(
+            f"{cls.__name__}: {error}{meant}; the options are: "
+            f"{', '.join(names) or 'none'}"
+        ) from None
 
 
 def _unsaved_options(cls: type) -> list[str]:

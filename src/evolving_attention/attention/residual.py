@@ -16,8 +16,8 @@ class Residual(Evolve):
 
     Args:
         running_mean: whether layer l of a chain, from 0, passes L / (l + 1) to the
-            softmax, while the sum itself is carried. None: only in models with more than 24 layers, as
-            in the paper.
+            softmax, while the sum itself is carried. None: only in models with more
+            than 24 layers, as in the paper.
 
     Source: He et al., RealFormer: Transformer Likes Residual Attention, 2021.
     """

@@ -8,7 +8,7 @@ from typing import Any
 
 from evolving_attention import _core
 from evolving_attention.attention import base
-from evolving_attention.attention.base import Bias, Evolve, Scope, Score
+from evolving_attention.attention.base import Bias, Checked, Evolve, Scope, Score
 from evolving_attention.attention.bias import NoBias
 from evolving_attention.attention.scope import Dense
 from evolving_attention.attention.score import Dot
@@ -28,7 +28,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Spec:
+class Spec(Checked):
     """One attention layer: S = score(Q, K) + bias; L = evolve(S, L'); P = softmax(L).
 
     Args:

@@ -66,6 +66,11 @@ def einsum(subscripts: str, *operands: TensorLike) -> Tensor:
 
 def _parsed(subscripts: str) -> tuple[list[str], str]:
     """Returns the letters of each operand and of the result."""
+    if not isinstance(subscripts, str):
+        raise InputError(
+            f"[einsum] the first argument is a {type(subscripts).__name__}, expected "
+            "the subscripts, then the operands: einsum('ij,jk->ik', x, y)"
+        )
     left, arrow, result = subscripts.replace(" ", "").partition("->")
     groups = left.split(",")
     for letters in (*groups, result):

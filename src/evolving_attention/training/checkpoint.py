@@ -179,9 +179,15 @@ def find(args: TrainingArguments, wanted: bool | str | None) -> pathlib.Path | N
 
     Raises:
         CheckpointError: the checkpoint does not exist or is damaged.
+        ConfigError: ``wanted`` is none of these.
     """
     if wanted is None or wanted is False:
         return None
+    if wanted is not True and not isinstance(wanted, (str, os.PathLike)):
+        raise ConfigError(
+            f"resume_from_checkpoint={wanted!r:.60}, expected True, 'auto' or the path "
+            "of a checkpoint; set the length of a run by num_train_epochs or max_steps"
+        )
     if wanted is True or wanted == "auto":
         last = get_last_checkpoint(args.output_dir)
         if last is None and wanted is True:
