@@ -119,6 +119,9 @@ def test_a_label_that_is_no_list_of_known_ones_is_told(tmp_path, label, says):
     bad = write(tmp_path, "bad.jsonl", json.dumps({"text": "a", "label": label}))
     with pytest.raises(DataError, match=says):
         load_file(bad, several=True, like=load_file(good, several=True))
+    if isinstance(label, str):
+        with pytest.raises(DataError, match="a list of labels; expected a list of lab"):
+            load_file(bad, several=True)
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "json"])
@@ -284,7 +287,11 @@ MISTAKEN_COLUMNS = {
         "delimiter=';;', expected one character",
     ),
     "no such label": ("text,stars\na,1\n", {"label_column": "s"}, "no column 's'"),
-    "no such text": ("a,label\na,1\n", {"text_columns": "b"}, "no column 'b'"),
+    "no such text": (
+        "a,label\na,1\n",
+        {"text_columns": "b"},
+        r"t.csv:1:1: no column 'b'; the header has a, label; name the texts' columns",
+    ),
     "only numbers": (
         "id,stars,label\n1,2,3\n",
         {},

@@ -66,8 +66,7 @@ def load_file(
         label_column: name of the label column in the file, by default ``label``, else
             ``labels``; in the data set it is ``label``.
         labelled: False for a file to predict: labels may be missing or -1.
-        regression: whether labels are scores rather than classes; None: decimal numbers
-            are scores.
+        regression: whether labels are scores, not classes; None: if they are decimal.
         several: whether a label is a list of labels in a JSON file: names, or 0 and 1
             for each class. In the data set it is a list of 0 and 1.
         bad_rows: ``"raise"``, ``"skip"`` or ``"report"``.
@@ -89,6 +88,7 @@ def load_file(
     collector = RowCollector(str(path), bad_rows)
     check_delimiter(path, delimiter)
     names = read_names(path, collector, delimiter)
+    _refuse_unknown_texts(path, collector, names, text_columns, like)
     if like is not None:
         text_columns = _texts_of(like, names) if text_columns is None else text_columns
         label_column = like.label_column if label_column is None else label_column
@@ -124,6 +124,23 @@ def load_file(
         report=report,
         label_column=chosen.label,
     )
+
+
+def _refuse_unknown_texts(
+    path: Path, collector: RowCollector, names: Sequence[str], texts: Any, like: Any
+) -> None:
+    """Refuses text columns that the header of a training file does not have."""
+    given = [texts] if isinstance(texts, str) else list(texts or ())
+    missing = ", ".join(repr(name) for name in given if name not in names)
+    header = path.suffix.lower() in (".csv", ".tsv") and not separator_hint(path, names)
+    if missing and header and like is None:
+        collector.fail(
+            f"no column {missing}; the header has {', '.join(names)[:300]}; name the "
+            "texts' columns by text_columns= (--text_column_names); is the header "
+            "missing?",
+            1,
+            1,
+        )
 
 
 def _texts_of(
@@ -325,7 +342,8 @@ def _label_reason(
     else:
         expected = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
     if several:
-        return f"{as_lists(field)}; expected some of {expected}"
+        some = f"some of {expected}" if names else "a list of labels"
+        return f"{as_lists(field)}; expected {some}"
     if isinstance(field, (list, dict)):
         kind = "list" if isinstance(field, list) else "object"
         return (
