@@ -445,11 +445,11 @@ FORMS: dict[str, tuple[Any, type[Exception], str]] = {
         r"differ in length \(input_ids 1, label 2\)",
     ),
     "names": (
-        [{**row, "label": ("no", "yes")[row["label"]]} for row in rows(4)],
+        [{**row, "label": name} for row, name in zip(rows(3), "cab", strict=True)],
         InputError,
-        r"labels of train_dataset are text \('no', 'yes'\), row 0 has 'no', expected "
+        r"labels of train_dataset are text \('a', 'b', 'c'\), row 0 has 'c', expected "
         r"classes of the model, which are 'LABEL_0', 'LABEL_1'; .*"
-        r"label2id=\{'no': 0, 'yes': 1\}",
+        r"label2id=\{'a': 0, 'b': 1, 'c': 2\}",
     ),
 }
 

@@ -333,3 +333,60 @@ def test_a_collator_of_the_package_gets_tokens(
     assert all("input_ids" in row for row in seen)
     with pytest.raises(ea.ConfigError, match="processing_class"):
         trainer_of(tmp_path, data_collator=partial, processing_class=None).train()
+
+
+# ----------------------------------------------------------------- labels that are text
+
+SENTIMENT = {"label2id": {"neg": 0, "pos": 1}}
+
+
+def labelled(*labels: Any) -> list[Row]:
+    return [{"text": "bb c", "label": label} for label in labels]
+
+
+def frame(*labels: Any) -> Any:
+    return pytest.importorskip("pandas").DataFrame(labelled(*labels))
+
+
+def string_frame(*labels: Any) -> Any:
+    return frame(*labels).astype({"label": "string"})
+
+
+@pytest.mark.parametrize(
+    ("options", "data", "says"),
+    [
+        (
+            SENTIMENT,
+            lambda: labelled("pos", "xxx"),
+            r"train_dataset\[1\]: unknown label 'xxx', expected .* are neg, pos; corre",
+        ),
+        (SENTIMENT, lambda: frame(*["pos", None] * 6), r"\[1\]: 'label' is missing"),
+        (SENTIMENT, lambda: frame(None, "pos"), r"\[0\]: 'label' is missing"),
+        (SENTIMENT, lambda: string_frame("pos", None), r"\[1\]: 'label' is missing"),
+        (SENTIMENT, lambda: Map(labelled("pos", None)), r"\[1\]: 'label' is missing"),
+        (
+            {"num_labels": 1, "problem_type": "regression"},
+            lambda: labelled("1.5", "2"),
+            r"are text \('1.5', '2'\), expected numbers, .*; convert them to numbers",
+        ),
+        ({}, lambda: labelled("a", "b", "c"), "'c'.*name them when you load it: label"),
+        (SENTIMENT, lambda: labelled("a", "b"), "name them when you load it: label2id"),
+    ],
+)
+def test_the_remedy_for_text_labels_fits(
+    tmp_path: Path, options: Row, data: Any, says: str
+) -> None:
+    trainer = trainer_of(tmp_path, tiny(**options), train_dataset=data())
+    with pytest.raises(InputError, match=says):
+        trainer.train()
+
+
+def test_text_labels_name_the_classes_of_a_model_without_names(tmp_path: Path) -> None:
+    data = labelled("yes", "no", "yes", "yes")
+    trainer = trainer_of(tmp_path, tiny(num_labels=2), train_dataset=data)
+    with pytest.raises(InputError, match="name them when you load it"):
+        trainer.predict(data)
+    trainer.train()
+    assert trainer.model.config.id2label == {0: "no", 1: "yes"}
+    assert trainer.model.config.label2id == {"no": 0, "yes": 1}
+    assert trainer.predict(data).label_ids.tolist() == [1, 0, 1, 1]

@@ -14,6 +14,7 @@ __all__ = [
     "Labelled",
     "class_names",
     "known_labels",
+    "name_classes",
     "numbered",
     "refuse_missing",
     "unnamed",
@@ -80,6 +81,12 @@ def numbered(names: Sequence[str]) -> bool:
 def unnamed(names: Sequence[str]) -> bool:
     """Whether the names only count the classes: LABEL_0, LABEL_1, … or 0, 1, …"""
     return numbered(names) or list(names) == [str(i) for i in range(len(names))]
+
+
+def name_classes(config: Any, names: Sequence[str]) -> None:
+    """Gives a model's config the names of its classes, in the order of their ids."""
+    config.id2label = dict(enumerate(names))
+    config.label2id = {name: i for i, name in enumerate(names)}
 
 
 def class_names(dataset: Any) -> tuple[str, ...] | None:

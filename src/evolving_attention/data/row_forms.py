@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.data.labels import refuse_missing
+from evolving_attention.data.labels import name_classes, numbered, refuse_missing
 from evolving_attention.data.packed import PackedDataset, each
 from evolving_attention.errors import ConfigError, InputError
 
@@ -111,7 +111,8 @@ def column_of(dataset: Any, name: str) -> Any:
 def with_numbered_labels(rows: Any, first: Any, model: Any, role: str) -> Any:
     """Returns the rows with numeric labels: a class, or 0 and 1 for each of several.
 
-    Rows whose labels are already numbers are returned unchanged.
+    Rows whose labels are already numbers are returned unchanged. A training set names
+    the classes of a model without names, in sorted order, if it has as many.
 
     Args:
         rows: rows of dicts.
@@ -120,14 +121,14 @@ def with_numbered_labels(rows: Any, first: Any, model: Any, role: str) -> Any:
         role: role of the rows for messages, such as ``train_dataset``.
 
     Raises:
-        InputError: the model has no class of that name, or accepts one label per row;
-            or only some rows of a list have a label.
+        InputError: the model has no class of that name, or accepts one label per row,
+            or numbers; or only some rows of a list have a label.
     """
     some = rows if type(rows) in (list, tuple) else [first]  # runs no user code
     key = next((k for k in ("labels", "label") if any(k in row for row in some)), None)
     if key is None:
         return rows
-    refuse_missing([row.get(key) for row in some], key, f"Trainer: {role}[{{}}]")
+    _refuse_missing([row.get(key) for row in some], key, role)
     config: Any = getattr(model, "config", None)
     known = dict(getattr(config, "label2id", None) or {})
     classifies = getattr(model, "head", None) == "sequence_classification"
@@ -147,10 +148,25 @@ def with_numbered_labels(rows: Any, first: Any, model: Any, role: str) -> Any:
     if not isinstance(first[key], str):
         return rows
     labels = [row.get(key) for row in each(rows)]
+    _refuse_missing(labels, key, role)
+    found = sorted({*map(str, labels)})
+    names = ", ".join(map(repr, found[:8])) + (", …" if len(found) > 8 else "")
+    if len(known) == 1 or getattr(config, "problem_type", None) == "regression":
+        raise InputError(
+            f"Trainer: the labels of {role} are text ({names}), expected numbers, "
+            "which the model predicts; convert them to numbers"
+        )
+    if role == "train_dataset" and numbered([*known]) and len(found) == len(known) > 1:
+        name_classes(config, found)
+        known = config.label2id
     unknown = next((i for i, name in enumerate(labels) if name not in known), None)
+    if unknown is not None and not known.keys().isdisjoint(found):
+        raise InputError(
+            f"Trainer: {role}[{unknown}]: unknown label {labels[unknown]!r}, expected "
+            f"one of the model's classes, which are {', '.join(known)}; correct it, or "
+            "leave the row out"
+        )
     if unknown is not None:
-        found = sorted({*map(str, labels)})
-        names = ", ".join(map(repr, found[:8])) + (", …" if len(found) > 8 else "")
         raise InputError(
             f"Trainer: the labels of {role} are text ({names}), row {unknown} has "
             f"{labels[unknown]!r}, expected classes of the model, which are "
@@ -159,6 +175,18 @@ def with_numbered_labels(rows: Any, first: Any, model: Any, role: str) -> Any:
             "the other way round, or number the labels"
         )
     return [{**row, key: known[row[key]]} for row in each(rows)]
+
+
+def _refuse_missing(labels: list[Any], key: str, role: str) -> None:
+    """Refuses missing labels; among texts also nan and NA, which DataFrames hold."""
+    if any(isinstance(label, str) for label in labels):
+        labels = [None if _is_nan(label) else label for label in labels]
+    refuse_missing(labels, key, f"Trainer: {role}[{{}}]")
+
+
+def _is_nan(label: Any) -> bool:
+    nan = isinstance(label, float) and label != label
+    return nan or type(label).__name__ == "NAType"
 
 
 def marked(labels: Any, known: Mapping[str, int], where: str) -> np.ndarray:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evolving_attention._core import Tensor
-from evolving_attention.data.labels import class_names, numbered
+from evolving_attention.data.labels import class_names, name_classes, numbered
 from evolving_attention.errors import ConfigError
 from evolving_attention.training.arguments import TrainingArguments
 
@@ -146,8 +146,7 @@ def name_data(model: Any, dataset: Any, rows: Any) -> None:
     if config is None or not known or not names or len(names) != len(known):
         return
     if numbered(list(known.values())):
-        config.id2label = dict(enumerate(names))
-        config.label2id = {name: i for i, name in enumerate(names)}
+        name_classes(config, names)
 
 
 def check_optimizers(pair: Any) -> tuple[Any, Any]:

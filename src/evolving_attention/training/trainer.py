@@ -78,10 +78,10 @@ class Trainer(Surroundings):
             images, ``pixel_values`` of one shape; a DataFrame or a dict of such
             columns. Padding marked by an ``attention_mask`` is removed; text labels
             are numbered by the model's ``label2id``; ``sample_weight`` weighs the rows
-            in the loss. Class names in the data (``label_names``) become the model's;
-            if it has some, classes are matched by name. Rows edited in place are read
-            again by the next ``train``, ``evaluate`` or ``predict``. Or a
-            ``PackedDataset`` of any kind: see ``evolving_attention.data.packed``.
+            in the loss. Class names of the data (``label_names``, or its text labels)
+            name those of a model without names, else are matched by name. Rows edited
+            in place are read again by the next ``train``, ``evaluate`` or ``predict``.
+            Or a ``PackedDataset`` of any kind: see ``evolving_attention.data.packed``.
         eval_dataset: the same, or a dict of several.
         processing_class: the tokenizer; saved with every checkpoint.
         compute_metrics: maps EvalPrediction(predictions, label_ids) to a dict, or to
