@@ -72,16 +72,17 @@ Tensor against(Comparison op, const Tensor& x, double bound) {
 }
 
 constexpr Kind kKinds[] = {
-    {"isnan", "Finds elements that are NaN.", "x is NaN", "[0, 1, 0]",
+    {"isnan", "Finds elements that are NaN.", "x is NaN",
+     "[False, True, False]",
      [](const Tensor& x) { return compare(Comparison::not_equal, x, x); }},
     {"isinf", "Finds elements that are infinite.", "x is inf or -inf",
-     "[0, 0, 1]",
+     "[False, False, True]",
      [](const Tensor& x) {
        return combine(Logic::either, against(Comparison::equal, x, INFINITY),
                       against(Comparison::equal, x, -INFINITY));
      }},
     {"isfinite", "Finds elements that are neither infinite nor NaN.",
-     "x is a finite number", "[1, 0, 0]",
+     "x is a finite number", "[True, False, False]",
      [](const Tensor& x) {
        return combine(Logic::both, against(Comparison::less, x, INFINITY),
                       against(Comparison::greater, x, -INFINITY));

@@ -66,7 +66,8 @@ Example:
     >>> from evolving_attention import Tensor
     >>> x = Tensor([[1.0, -2.0], [3.0, 4.0]])
     >>> (x > 0).)" +
-      name + "(axis=1).tolist()\n    " + (All ? "[0, 1]" : "[1, 1]");
+      name + "(axis=1).tolist()\n    " +
+      (All ? "[False, True]" : "[True, True]");
   c.def(name.c_str(), &found<All>, py::arg("axis") = py::none(),
         py::arg("keepdims") = false, py::kw_only(), py::arg("dim") = py::none(),
         py::arg("keepdim") = false, py::arg("out") = py::none(), Release(),

@@ -29,8 +29,8 @@ struct AugmentedSizes {
 struct MapSite {
   std::int64_t height, width;     // pixels
   int layer = 0, num_layers = 1;  // in its chain
+  bool halved = false;            // half the size of the convolution's output
   StackPlace place = {};
-  bool halved = false;  // half the size of the convolution's output
 };
 
 // Sets the positions of all attention layers, given in order: a chain

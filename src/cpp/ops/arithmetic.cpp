@@ -138,7 +138,6 @@ Division floored(const char* op, const Tensor& a, const Tensor& b, DType wide) {
 }
 
 Division floored(const char* op, const Tensor& a, const Tensor& b) {
-  check_pair(op, a, b);
   return is_floating(a.dtype()) ? floored<double>(op, a, b, DType::f64)
                                 : floored<std::int64_t>(op, a, b, DType::i64);
 }
@@ -215,11 +214,13 @@ Var div(const Var& x, const Var& z) {
                 });
 }
 
-Var floor_divide(const Var& a, const Var& b) {
+Var floor_divide(const Var& x, const Var& y) {
+  const auto [a, b] = paired("floor_divide", x, y);
   return Var(floored("floor_divide", a.data(), b.data()).quotient);
 }
 
-Var remainder(const Var& a, const Var& b) {
+Var remainder(const Var& x, const Var& z) {
+  const auto [a, b] = paired("remainder", x, z);
   const Division y = floored("remainder", a.data(), b.data());
   const Shape sa = a.shape();
   const Shape sb = b.shape();

@@ -468,7 +468,7 @@ class Tensor:
             >>> from evolving_attention import Tensor
             >>> x = Tensor([[1.0, -2.0], [3.0, 4.0]])
             >>> (x > 0).all(axis=1).tolist()
-            [0, 1]
+            [False, True]
         """
     def any(
         self,
@@ -500,7 +500,7 @@ class Tensor:
             >>> from evolving_attention import Tensor
             >>> x = Tensor([[1.0, -2.0], [3.0, 4.0]])
             >>> (x > 0).any(axis=1).tolist()
-            [1, 1]
+            [True, True]
         """
     def argmax(
         self,
@@ -927,7 +927,7 @@ class Tensor:
         Example:
             >>> from evolving_attention import Tensor
             >>> Tensor([1.0, float("nan"), float("inf")]).isfinite().tolist()
-            [1, 0, 0]
+            [True, False, False]
         """
     def isinf(self) -> Tensor:
         """
@@ -941,7 +941,7 @@ class Tensor:
         Example:
             >>> from evolving_attention import Tensor
             >>> Tensor([1.0, float("nan"), float("inf")]).isinf().tolist()
-            [0, 0, 1]
+            [False, False, True]
         """
     def isnan(self) -> Tensor:
         """
@@ -955,7 +955,7 @@ class Tensor:
         Example:
             >>> from evolving_attention import Tensor
             >>> Tensor([1.0, float("nan"), float("inf")]).isnan().tolist()
-            [0, 1, 0]
+            [False, True, False]
         """
     def item(self) -> builtins.float:
         """
