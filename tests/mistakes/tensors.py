@@ -127,9 +127,9 @@ ROWS = {
         r"cannot be broadcast",
     ),
     "sum of two types": Row(
-        lambda _: ea.Tensor([1.0]) + ea.Tensor([1]),
+        lambda _: ea.Tensor([1.0]) + ea.Tensor([1.0], dtype="float64"),
         ea.DTypeError,
-        r"float32 and int64",
+        r"float32 and float64",
         r"\[add\]",
         r"use \.to\(dtype\)",
     ),
