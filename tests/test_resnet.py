@@ -452,3 +452,11 @@ def test_backward_does_not_keep_what_a_norm_can_make_again():
     # per block: outputs of three convolutions and its own; once the shortcut's
     blocks = 4 * (32 + 32 + 128 + 128) + 128 + 32
     assert kept < 1.1 * (2 * stem + blocks * pixels)
+
+
+@pytest.mark.parametrize("name", ["attentions", "attention_logits"])
+def test_maps_of_a_plain_network_are_refused(name: str) -> None:
+    model = ea.ResNetModel(ea.ResNetConfig(hidden_sizes=[8, 16], depths=[1, 1]))
+    pixels = np.zeros((1, 3, 32, 32), np.float32)
+    with pytest.raises(ea.InputError, match=f"output_{name}=True.*no such layers"):
+        model(pixels, **{f"output_{name}": True})

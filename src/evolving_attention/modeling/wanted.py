@@ -16,6 +16,8 @@ def wanted_indices(name: str, wanted: Any, count: int) -> list[int] | None:
     """Returns layer indices: all for True, the listed ones, or None for False."""
     if wanted is None or wanted is False:
         return None
+    if wanted is True and not count:
+        raise InputError(f"{name}=True: this model has no such layers; leave it out")
     if wanted is True:
         return list(range(count))
     if not isinstance(wanted, Iterable):
