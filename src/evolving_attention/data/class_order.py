@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.data.labels import class_names, unnamed
+from evolving_attention.data.labels import class_names, listed, unnamed
 from evolving_attention.data.packed import PackedDataset, PackedRows
 from evolving_attention.errors import ConfigError
 
@@ -51,8 +51,8 @@ def numbered_as_model(rows: Any, dataset: Any, model: Any, role: str) -> Any:
         isinstance(rows, PackedDataset) and not isinstance(rows, PackedRows)
     ):
         raise ConfigError(
-            f"Trainer: the classes of {role} are {_shown(names)}, those of the model "
-            f"{_shown(known)}, expected the same names{' in this order' * fit}; rename "
+            f"Trainer: the classes of {role} are {listed(names)}, those of the model "
+            f"{listed(known)}, expected the same names{' in this order' * fit}; rename "
             "those of the data, or load the model with id2label="
             f"{dict(enumerate(names[:8]))}"
         )
@@ -101,7 +101,3 @@ def _renumbered(labels: np.ndarray, ids: list[int], several: bool) -> np.ndarray
         return labels
     inside = (labels >= 0) & (labels < len(ids))
     return np.where(inside, np.asarray(ids)[np.where(inside, labels, 0)], labels)
-
-
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")

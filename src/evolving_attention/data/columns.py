@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from evolving_attention.data.labels import listed
 from evolving_attention.data.packed import each
 from evolving_attention.errors import InputError
 
@@ -165,5 +166,4 @@ def _is_number(text: str) -> bool:
 
 
 def _quoted(names: Sequence[str]) -> str:
-    shown = ", ".join(f"'{name}'" for name in names[:8])
-    return f"{shown}, …" if len(names) > 8 else shown
+    return listed([f"'{name}'" for name in names])

@@ -14,6 +14,7 @@ __all__ = [
     "Labelled",
     "class_names",
     "known_labels",
+    "listed",
     "name_classes",
     "numbered",
     "refuse_missing",
@@ -71,6 +72,11 @@ def known_labels(config: Mapping[str, Any]) -> KnownLabels | None:
     if numbered(names):
         names = [str(i) for i in range(len(names))]
     return KnownLabels(tuple(names), texts, problem_type=config.get("problem_type"))
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Returns the first names for a message; an ellipsis stands for the others."""
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
 
 
 def numbered(names: Sequence[str]) -> bool:

@@ -7,7 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.data.labels import name_classes, numbered, refuse_missing
+from evolving_attention.data.labels import (
+    listed,
+    name_classes,
+    numbered,
+    refuse_missing,
+)
 from evolving_attention.data.packed import PackedDataset, each
 from evolving_attention.errors import ConfigError, InputError
 
@@ -150,7 +155,7 @@ def with_numbered_labels(rows: Any, first: Any, model: Any, role: str) -> Any:
     labels = [row.get(key) for row in each(rows)]
     _refuse_missing(labels, key, role)
     found = sorted({*map(str, labels)})
-    names = ", ".join(map(repr, found[:8])) + (", …" if len(found) > 8 else "")
+    names = listed([*map(repr, found)])
     if len(known) == 1 or getattr(config, "problem_type", None) == "regression":
         raise InputError(
             f"Trainer: the labels of {role} are text ({names}), expected numbers, "

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evolving_attention.data.columns import SAMPLE, Columns, choose_columns
-from evolving_attention.data.labels import KnownLabels
+from evolving_attention.data.labels import KnownLabels, listed
 from evolving_attention.data.records import (
     check_delimiter,
     read_names,
@@ -224,7 +224,7 @@ def labels_told(
             f"the labels are scores, such as {example}: regression; "
             "regression=False makes them classes (--do_regression False)"
         )
-    shown = ", ".join(label_names[:8]) + (", …" if len(label_names) > 8 else "")
+    shown = listed(label_names)
     if several:
         return f"several labels per text, of {len(label_names)}: {shown}"
     numbers = all(_INTEGER.fullmatch(name) for name in label_names)
@@ -340,7 +340,7 @@ def _label_reason(
     if names is None:
         expected = "a finite number"
     else:
-        expected = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+        expected = listed(names, 20)
     if several:
         some = f"some of {expected}" if names else "a list of labels"
         return f"{as_lists(field)}; expected {some}"

@@ -11,6 +11,7 @@ import numpy as np
 
 from evolving_attention.attention import from_config
 from evolving_attention.data.graph import Graph
+from evolving_attention.data.labels import listed
 from evolving_attention.data.series_axes import names_of
 from evolving_attention.device_names import host_array, resolve_device
 from evolving_attention.errors import (
@@ -380,7 +381,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         known, columns = vars(self).get("feature_names_in_"), _columns(X)
         if known is not None and columns is not None and columns != tuple(known):
             raise InputError(
-                f"X: the columns {_shown(columns)}, expected {_shown(known)} as in "
+                f"X: the columns {listed(columns)}, expected {listed(known)} as in "
                 "training; name and order them alike"
             )
         runtime.place_model(model, self.device)
@@ -519,10 +520,6 @@ def _classes(labels: Array, used: Array) -> Array:
 def _columns(X: Any) -> tuple[str, ...] | None:
     """Returns the column names of a DataFrame, or None."""
     return names_of(X.columns) if hasattr(X, "columns") else None
-
-
-def _shown(names: Any) -> str:
-    return ", ".join([*names[:8], *(["…"] if len(names) > 8 else [])])
 
 
 def node_numbers(mask: Any, count: int, name: str) -> Array:

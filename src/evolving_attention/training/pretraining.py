@@ -53,19 +53,16 @@ class PretrainingTrainer(Trainer):
         rows = self._rows(dataset, "eval_dataset")
         loader = self._loaders.evaluation(rows, self.data_collator)
         began, total = time.monotonic(), len(loader)
-        was_training = self.model.training
-        self.model.eval()
         parts: list[list[float]] = []
         iterator = iter(loader)
-        try:
-            with runtime.no_grad():
+        with runtime.evaluating(self.model):
+            try:
                 for number, batch in enumerate(iterator):
                     if batch is not None:
                         parts.append([number, *self._sums(batch)])
                     self._after_prediction(number + 1, total)
-        finally:
-            b.close(iterator)
-            self.model.train(was_training)
+            finally:
+                b.close(iterator)
         sums = dict.fromkeys(_SUMS, 0.0)
         for part in sorted(map(tuple, self.team.gather(parts))):
             for name, value in zip(_SUMS, part[1:], strict=True):
