@@ -19,6 +19,7 @@ from evolving_attention.device_names import host_array
 
 __all__ = [
     "close",
+    "counts_of",
     "groups_of",
     "has_targets",
     "inputs_of",
@@ -30,7 +31,6 @@ __all__ = [
     "single_row",
     "slice_rows",
     "split_rows",
-    "target_count",
     "token_count",
 ]
 
@@ -87,6 +87,12 @@ def target_count(batch: Batch) -> int:
     if labels is None or labels.dtype.kind not in "iu":
         return row_count(batch)
     return int(np.count_nonzero(labels != IGNORED))
+
+
+def counts_of(batch: Batch) -> tuple[int, int]:
+    """Returns targets and rows, for :func:`shares_of`; it reads rows of no targets."""
+    targets = target_count(batch)
+    return targets, targets or row_count(batch)
 
 
 def shares_of(counts: Iterable[tuple[int, int]]) -> list[float]:

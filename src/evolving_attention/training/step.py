@@ -167,11 +167,8 @@ class StepRunner:
         """Returns each batch's share of the step's loss, other ranks' included."""
         if len(batches) == 1:
             return [1.0]
-        return b.shares_of(
-            self.team.merged(
-                [one and (b.target_count(one), b.row_count(one)) for one in batches]
-            )
-        )
+        own = [None if batch is None else b.counts_of(batch) for batch in batches]
+        return b.shares_of(self.team.merged(own))
 
     def _accumulate(self, batches: list[b.Batch | None], splits: int) -> StepSums:
         """Accumulates gradients of the mean loss; a non-finite one stops by default."""
@@ -277,7 +274,7 @@ def parts_of(
     parts = b.split_rows(batch, splits)
     if len(parts) == 1:
         return [(batch, share)]
-    within = b.shares_of([(b.target_count(one), b.row_count(one)) for one in parts])
+    within = b.shares_of(map(b.counts_of, parts))
     pairs = zip(parts, within, strict=True)
     return [(part, share * own) for part, own in pairs if own]
 
