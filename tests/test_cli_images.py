@@ -52,6 +52,17 @@ def test_commands(tmp_path: Path) -> None:
     assert found["pictures"] == len(rows) == 12
     assert rows[0][0] == str(root / "a" / "00.png")
     assert sum(map(float, rows[0][2:])) == pytest.approx(1.0, abs=1e-5)
+    (root / "a" / "04.png").write_bytes(b"")
+    for more, reason in (((), "04.png"), (("--on_error", "ignore"), "ignore")):
+        words = ["image", "predict", *map(str, shown), *more]
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code in (2, 3)
+        assert reason in done.output
+    with pytest.warns(UserWarning, match="1 of 12 pictures cannot be used"):
+        left = run("predict", *shown, "--on_error", "skip")
+    assert [Path(name).name for name, _ in left["skipped"]] == ["04.png"]
+    with file.open(newline="") as lines:
+        assert list(csv.reader(lines)) == [header, *rows[:2], *rows[3:]]
 
 
 def test_the_crops_of_imagenet(tmp_path: Path) -> None:

@@ -188,8 +188,9 @@ def _predict(model: Any) -> dict[str, Any]:
     import evolving_attention as ea
 
     estimator = ea.ImageClassifier.load(model.model_dir, model.device)
+    estimator.set_params(on_error=model.on_error).check_options()
     Path(model.output_file).parent.mkdir(parents=True, exist_ok=True)
-    given = estimator.read(model.input_dir)
+    given = estimator.read(model.input_dir, skip=model.on_error == "skip")
     odds = estimator.predict_proba(given)
     classes = [str(one) for one in estimator.classes_.tolist()]
     found = [str(one) for one in estimator.classes_of(odds).tolist()]
@@ -198,7 +199,8 @@ def _predict(model: Any) -> dict[str, Any]:
         for where, label, row in zip(given.names, found, odds, strict=True)
     ]
     write_csv(Path(model.output_file), [["picture", "class", *classes], *rows])
-    return predicted(model, model.input_dir, "pictures", found, classes)
+    results = predicted(model, model.input_dir, "pictures", found, classes)
+    return {**results, "skipped": [list(one) for one in given.skipped]}
 
 
 PREDICT = of_groups(
@@ -207,7 +209,7 @@ PREDICT = of_groups(
     """Predict the classes of pictures, and write a .csv file.
 
     Each line has the picture's file, or its index from 0, the class, and the
-    probability of each class.
+    probability of each class. Skipped pictures have none.
 
     Example: evolving-attention image predict --model_dir out/vit --input_dir new
     --output_file predictions.csv

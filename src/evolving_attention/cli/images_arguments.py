@@ -217,6 +217,9 @@ class PredictImageArguments:
     output_file: PathText | None = option(
         None, "The .csv file to write: classes, and the probability of each."
     )
+    on_error: str = option(
+        "raise", "Pictures that cannot be used: raise, or skip and count them."
+    )
     device: str = option("cpu", DEVICE)
     num_threads: int | None = option(None, "Threads; default: all.")
     json: bool = option(False, "Print the results as JSON on stdout.")

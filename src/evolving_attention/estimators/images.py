@@ -390,7 +390,7 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
         Raises:
             NotFittedError: the estimator is not fitted.
             DataError, InputError, ShapeError, DTypeError: a picture cannot be used;
-                names it. No picture is skipped here.
+                names it. No picture is skipped here; :meth:`read` can skip.
         """
         found: Array = self.classes_of(self.predict_proba(X))
         return found
@@ -404,10 +404,16 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
         """
         return self._probabilities(self._rows_of(X))
 
-    def read(self, X: Any) -> Pictures:
+    def read(self, X: Any, skip: bool = False) -> Pictures:
         """Reads pictures as ``predict`` does: checked, resized, with names.
 
-        ``predict`` and ``predict_proba`` accept the result in place of X.
+        ``predict`` and ``predict_proba`` accept the result in place of X. Its ``names``
+        are those of the pictures that can be used, in order.
+
+        Args:
+            X: pictures, as for :meth:`predict`.
+            skip: leave out pictures that cannot be used, with a warning; the result's
+                ``skipped`` names them.
 
         Raises:
             NotFittedError, DataError, InputError, ShapeError, DTypeError: as for
@@ -416,7 +422,9 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
         _validation.check_is_fitted(self)
         least = self.model_.config.least_side
         centre = self.resized_crop is not None
-        return read_pictures(X, least=least, size=self.size_, centre=centre)
+        given = read_pictures(X, skip=skip, least=least, size=self.size_, centre=centre)
+        self._tell_of_skipped(given)
+        return given
 
     def classes_of(self, probabilities: Array) -> Array:
         """Returns the label with the highest probability in each row."""
