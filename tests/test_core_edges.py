@@ -273,8 +273,102 @@ def test_parameters_change_in_place_as_in_torch():
     with ea.no_grad(), pytest.raises(errors.ShapeError, match="does not fit"):
         p += np.ones((2, 2))
     p.grad *= 3
-    assert p.grad.tolist() == [3.0, 3.0]
-    assert grad.tolist() == [1.0, 1.0]  # a new tensor, as before
+    assert p.grad.tolist() == grad.tolist() == [3.0, 3.0]
+
+
+def test_other_leaves_change_in_place_as_in_torch():
+    """Regression: averages of weights never moved, since `e *= 0.9` made a copy."""
+    weights = [Tensor([1.0, 2.0], requires_grad=True), Tensor([3.0])]
+    average = [Tensor(w) for w in weights]
+    with ea.no_grad():
+        for e, w in zip(average, weights, strict=True):
+            e *= 0.5
+            e += 0.25 * w
+    assert [e.tolist() for e in average] == [[0.75, 1.5], [2.25]]
+    shared = np.ones(2, np.float32)
+    view = whole = ea.from_numpy(shared)
+    view -= 3.0
+    view //= 2.0
+    view %= 3.0
+    assert whole.tolist() == shared.tolist() == [2.0, 2.0]
+    # A result that is recorded, or has another shape or type, is a new tensor.
+    total = start = Tensor(0.0)
+    total += (weights[0] * 2.0).sum()
+    assert total.requires_grad
+    counts = numbers = Tensor([1, 3])
+    counts /= 2
+    numbers += Tensor([[1], [2]])
+    assert (start.item(), counts.tolist()) == (0.0, [0.5, 1.5])
+    assert numbers.shape == (2, 2)
+    # What backward needs is not overwritten unnoticed.
+    mask = Tensor([1.0, 0.0])
+    y = (weights[0] * mask).sum()
+    mask *= 2.0
+    with pytest.raises(errors.InputError, match="was written after the forward pass"):
+        y.backward()
+
+
+def test_a_tensor_in_place_of_a_number_keeps_its_gradient_or_is_refused():
+    """Regression: it was read as a float, and what it was made of never learned."""
+    x, t = Tensor([-1.0, 2.0], requires_grad=True), Tensor([0.5], requires_grad=True)
+    packing, maps = F.Packing(1, [0, 2]), Tensor(np.ones(4, np.float32))
+    wrong = [
+        lambda: F.axpby(1.0, x, t, x),
+        lambda: F.leaky_relu(x, slope=t),
+        lambda: x.clip(t, None),
+        lambda: x.clamp(max=t),
+        lambda: F.map_softmax(maps, packing, t),
+        lambda: F.evolve(maps, maps, None, None, (0, 0, t, 1 - t, 0), packing),
+        lambda: F.cross_entropy(x.reshape(1, 2), [0], label_smoothing=t),
+    ]
+    for call in wrong:
+        with pytest.raises(errors.InputError, match="would lose its gradient"):
+            call()
+    assert F.scale(x, t.detach()).tolist() == [-0.5, 1.0]
+    with ea.no_grad():
+        assert F.scale(x, t).tolist() == [-0.5, 1.0]
+    assert float(t) == 0.5
+
+
+def test_nested_lists_of_tensors_are_refused_by_all_functions():
+    """Regression: three functions of Python read them as numbers."""
+    c, s = Tensor(0.6, requires_grad=True), Tensor(0.8, requires_grad=True)
+    rows = [[c, s], [s, c]]
+    for call in (
+        lambda: F.stack(rows),
+        lambda: F.einsum("ij,j->i", rows, [1.0, 2.0]),
+        lambda: F.evolving_attention(*[[rows, rows]] * 3),
+    ):
+        with pytest.raises(errors.InputError, match="lose their gradients"):
+            call()
+    F.stack([F.stack([c, s]), F.stack([s, c])]).sum().backward()
+    assert (c.grad.item(), s.grad.item()) == (2.0, 2.0)
+
+
+def test_numbers_that_do_not_fit_into_an_integer_type():
+    """Regression: 300 as uint8 was 44, and NaN as int64 the smallest number."""
+    for values, dtype in (
+        ([300], "uint8"),
+        ([-1.0], "uint8"),
+        ([2**40], "int32"),
+        ([float("nan")], "int64"),
+        (1e20, "int64"),
+    ):
+        with pytest.raises(errors.DTypeError, match=f"does not fit into {dtype}"):
+            Tensor(values, dtype=dtype)
+        with pytest.raises(errors.DTypeError, match=f"does not fit into {dtype}"):
+            Tensor(0, dtype=dtype).copy_(np.float64(1e20).item())
+    assert Tensor([255.9, 0.5], dtype="uint8").tolist() == [255, 0]
+    assert Tensor(2**63 - 1, dtype="int64").item() == 2**63 - 1
+    assert Tensor(np.array([300]), dtype="uint8").tolist() == [44]  # as in NumPy
+
+
+def test_a_tensor_without_axes_as_a_size():
+    """Regression: SystemError."""
+    x = Tensor(np.ones(4, np.float32))
+    for size in (Tensor(4), np.array(4), np.int64(4)):
+        assert x.view(size).shape == x.reshape(size).shape == (4,)
+    assert x.view(Tensor([2, 2])).shape == x.view(Tensor(2), 2).shape == (2, 2)
 
 
 def test_arguments_of_the_core_beyond_their_range():

@@ -100,6 +100,27 @@ def test_pools(images, pool, settings, dtype):
     compare(ours, theirs, mine, others, dtype)
 
 
+@pytest.mark.parametrize("pool", ["max_pool2d", "avg_pool2d"])
+@pytest.mark.parametrize(
+    ("images", "settings"),
+    [
+        ((1, 2, 2, 2), {"kernel_size": 3, "stride": 2}),
+        ((2, 3, 1, 1), {"kernel_size": 2, "stride": 2}),  # the shortcut of ResNet-D
+        ((1, 1, 4, 3), {"kernel_size": (7, 5), "stride": 4, "padding": 1}),
+    ],
+    ids=str,
+)
+def test_windows_that_reach_past_the_border(pool, images, settings):
+    values = np.random.default_rng(0).standard_normal(images)
+    mine, others = both([values], "float32")
+    options = {**settings, "ceil_mode": True}
+    ours = getattr(F, pool)(*mine, **options)
+    theirs = getattr(torch.nn.functional, pool)(*others, **options)
+    compare(ours, theirs, mine, others, "float32")
+    with pytest.raises(ea.ShapeError, match="does not fit"):
+        getattr(F, pool)(*mine, **{**options, "stride": 1})
+
+
 @pytest.mark.parametrize("spoiled", [np.nan, -np.inf])
 def test_a_pool_of_special_values(spoiled):
     x = np.random.default_rng(0).standard_normal((1, 2, 5, 5))

@@ -61,12 +61,13 @@ void Node::check_unused() const {
 
 void Node::check_unwritten() const {
   for (std::size_t i = 0; i < saved_.size(); ++i) {
-    EA_CHECK_AS(InputError, writes_to(saved_[i]) == writes_[i], "backward",
-                "a tensor {} that '{}' needs was written after the forward "
-                "pass (a step of an optimizer, copy_), so the gradient would "
-                "be wrong; call backward() before that, or run the forward "
-                "pass again",
-                saved_[i].shape(), name_);
+    EA_CHECK_AS(
+        InputError, writes_to(saved_[i]) == writes_[i], "backward",
+        "a tensor {} that '{}' needs was written after the forward "
+        "pass (a step of an optimizer, copy_, x += y), so the gradient would "
+        "be wrong; call backward() before that, or run the forward "
+        "pass again",
+        saved_[i].shape(), name_);
   }
 }
 

@@ -21,6 +21,9 @@ using ListOf = py::typing::List<py::typing::Tuple<Entries...>>;
 // Reads the operand of an op: a tensor, or anything from_python() takes. Throws
 // what that throws, so that no call prints a list of C++ signatures.
 Var var_of(const py::handle& object);
+// Throws InputError for a tensor that takes the place of a number and would
+// lose its gradient.
+void check_no_gradient(const py::handle& number);
 
 // Converts the current exception to a Python exception, by the same rules as in
 // calls.
@@ -61,6 +64,25 @@ struct type_caster<ea::Var> : type_caster_base<ea::Var> {
 
  private:
   ea::Var converted_;
+};
+
+// Reads a number as pybind11 does, but no tensor whose gradient would get lost;
+// visible in every file for the same reason.
+template <>
+struct type_caster<double> {
+  PYBIND11_TYPE_CASTER(double, make_caster<long double>::name);
+
+  bool load(handle source, bool convert) {
+    ea::check_no_gradient(source);
+    make_caster<long double> number;  // reads with the precision of double
+    if (!number.load(source, convert)) return false;
+    value = static_cast<double>(cast_op<long double>(number));
+    return true;
+  }
+
+  static handle cast(double number, return_value_policy, handle) {
+    return PyFloat_FromDouble(number);
+  }
 };
 
 }  // namespace pybind11::detail

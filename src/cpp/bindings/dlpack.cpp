@@ -64,17 +64,15 @@ DLDataType type_of(DType dtype) {
 }
 
 DType dtype_of_type(const DLDataType& type) {
-  for (const DType t : {DType::f32, DType::bf16, DType::f64, DType::i64,
-                        DType::i32, DType::u8, DType::boolean}) {
+  for (const DType t : kDTypes) {
     const DLDataType ours = type_of(t);
     if (ours.code == type.code && ours.bits == type.bits && type.lanes == 1) {
       return t;
     }
   }
-  fail<DTypeError>("from_dlpack",
-                   "element type with code {} and {} bits is not one of "
-                   "float32, bfloat16, float64, int64, int32, uint8, bool",
-                   static_cast<int>(type.code), static_cast<int>(type.bits));
+  fail<DTypeError>(
+      "from_dlpack", "element type with code {} and {} bits is not one of {}",
+      static_cast<int>(type.code), static_cast<int>(type.bits), kDTypeNames);
 }
 
 // Stream numbers of the array API for CUDA: the legacy default stream, also

@@ -9,6 +9,7 @@
 #include "autograd/grad_mode.h"
 #include "bindings/arguments.h"
 #include "bindings/within.h"
+#include "ops/selection.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -27,12 +28,7 @@ std::function<void()> holder(py::object owner) {
 }
 
 std::optional<DType> shared_dtype(const py::dtype& dtype) {
-  const std::string name = py::str(dtype.attr("name"));
-  for (const DType t : {DType::f32, DType::bf16, DType::f64, DType::i64,
-                        DType::i32, DType::u8, DType::boolean}) {
-    if (name == name_of(t)) return t;
-  }
-  return {};
+  return find_dtype(py::str(dtype.attr("name")).cast<std::string>());
 }
 
 // Returns the name of our type nearest to another NumPy type.
@@ -185,8 +181,34 @@ Tensor from_python(const py::handle& object, bool exact) {
   return share(array, *dtype);
 }
 
+void check_fits(const py::handle& object, const Tensor& values, DType dtype) {
+  const bool own =
+      py::isinstance<Var>(object) || py::isinstance<py::array>(object);
+  if (own || values.dtype() == dtype) return;
+  if (is_floating(dtype) || dtype == DType::boolean) return;
+  const auto [least, most] = range_of(dtype);
+  const Tensor wide = cast(to_device(values, kCpu), DType::f64);
+  for (std::int64_t i = 0; i < wide.numel(); ++i) {
+    const double value = std::trunc(wide.data<double>()[i]);
+    EA_CHECK_AS(DTypeError, value >= least && value <= most, "tensor",
+                "{} does not fit into {}; expected whole numbers from {} to {}",
+                value, dtype, least, most);
+  }
+}
+
 Tensor from_python(const py::handle& object, DType dtype) {
-  return cast(from_python(object, /*exact=*/true), dtype);
+  const Tensor exact = from_python(object, /*exact=*/true);
+  check_fits(object, exact, dtype);
+  return cast(exact, dtype);
+}
+
+void check_no_gradient(const py::handle& number) {
+  EA_CHECK_AS(
+      InputError,
+      !py::isinstance<Var>(number) || !grad_enabled() || !has_gradient(number),
+      "tensor",
+      "this tensor takes the place of a number and would lose its "
+      "gradient; multiply or add it (x * t), or pass float(t)");
 }
 
 Var var_of(const py::handle& object) {

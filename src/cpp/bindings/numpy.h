@@ -20,8 +20,13 @@ py::array to_numpy(const Tensor& t);
 // uint8, other integers int64, float16 and lists of floats float32; `exact`
 // leaves lists of floats float64. Throws DTypeError.
 Tensor from_python(const py::handle& object, bool exact = false);
-// from_python() with a cast to a dtype; each number is rounded once.
+// from_python() with a cast to a dtype; each number is rounded once. Throws
+// DTypeError as check_fits() does.
 Tensor from_python(const py::handle& object, DType dtype);
+// Throws DTypeError if a number of a list, read as `values`, is NaN or beyond
+// the integer type `dtype`. Fractions are cut off, as in NumPy; arrays and
+// tensors have a type of their own, which the caller may mean to change.
+void check_fits(const py::handle& object, const Tensor& values, DType dtype);
 // Converts token ids or labels: None gives an undefined tensor; integers of any
 // width and on any device become int64 on the CPU.
 Tensor optional_integers(const py::handle& object, const char* name);

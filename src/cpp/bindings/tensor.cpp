@@ -58,6 +58,7 @@ Sizes shape_tuple(const Shape& shape) {
 Var make(const py::object& data, const py::object& dtype, bool requires_grad,
          const py::object& device) {
   const Tensor given = from_python(data, /*exact=*/!dtype.is_none());
+  if (!dtype.is_none()) check_fits(data, given, dtype_of_python(dtype));
   const Tensor t =
       dtype.is_none() ? given : cast(given, dtype_of_python(dtype));
   const Device place = device.is_none() ? t.device() : device_of_python(device);
@@ -113,22 +114,33 @@ Var reflected_op(const Var& self, const py::object& other) {
   return Fn(lhs, self);
 }
 
-// x op= y. As in PyTorch, parameters change in place, without recording; other
-// tensors are not changed: Python binds the name to a new one.
+// Whether several elements lie in one place of the memory.
+bool repeats(const Tensor& t) {
+  for (int axis = 0; axis < t.rank(); ++axis) {
+    if (t.strides()[axis] == 0 && t.shape()[axis] > 1) return true;
+  }
+  return false;
+}
+
+// x op= y. As in PyTorch, leaves change in place: a parameter only where
+// nothing is recorded. Where the result is recorded, or has another shape or
+// type, Python binds the name to a new tensor.
 template <BinaryFn Fn>
 py::object in_place_op(const py::object& self, const py::object& other) {
   const Var& x = self.cast<const Var&>();
-  if (!x.requires_grad() || !x.is_leaf()) {
-    return py::cast(forward_op<Fn>(x, other));
-  }
-  EA_CHECK_AS(InputError, !grad_enabled(), "tensor",
+  EA_CHECK_AS(InputError, !x.requires_grad() || !x.is_leaf() || !grad_enabled(),
+              "tensor",
               "a tensor that requires a gradient changes in place only within "
               "ea.no_grad(); write x = x + y for a new tensor");
-  const Tensor y = forward_op<Fn>(x, other).data();
-  EA_CHECK(y.shape() == x.shape(), "tensor",
+  const Var y = forward_op<Fn>(x, other);
+  const bool fits = y.shape() == x.shape() && y.dtype() == x.dtype();
+  EA_CHECK(fits || !x.requires_grad() || !x.is_leaf(), "tensor",
            "the result of shape {} does not fit into the tensor of shape {}",
            y.shape(), x.shape());
-  copy_into(y, x.data());
+  if (!fits || !x.is_leaf() || y.requires_grad() || repeats(x.data())) {
+    return py::cast(y);
+  }
+  copy_into(y.data(), x.data());
   return self;
 }
 
@@ -271,6 +283,8 @@ void bind_arithmetic(py::class_<Var>& c) {
       .def("__itruediv__", &in_place_op<div>, py::is_operator())
       .def("__floordiv__", &forward_op<floor_divide>, py::arg("other"),
            py::is_operator(), kFloorDivide)
+      .def("__ifloordiv__", &in_place_op<floor_divide>, py::is_operator())
+      .def("__imod__", &in_place_op<remainder>, py::is_operator())
       .def("__rfloordiv__", &reflected_op<floor_divide>, py::is_operator())
       .def("__mod__", &forward_op<remainder>, py::arg("other"),
            py::is_operator(), kRemainder)
@@ -452,6 +466,10 @@ void bind_tensor(py::module_& m) {
   bind_conversions(c);
   bind_masks(c);
   m.def(
+      "operand", [](const Var& x) { return x; }, py::arg("x"),
+      "Reads an array, a list or a tensor as functions read their operands: a "
+      "list of tensors that have gradients is refused.");
+  m.def(
       "from_dlpack",
       [](const py::object& object) { return Var(from_dlpack(object)); },
       py::arg("object"), docs::kFromDlpack);
@@ -463,9 +481,8 @@ void bind_tensor(py::module_& m) {
         EA_CHECK_AS(
             InputError, t.raw() == array.data() || t.numel() == 0, "from_numpy",
             "this {} array of shape {} cannot be shared: expected a "
-            "C-contiguous, writable array of float32, float64, "
-            "bfloat16, int64, int32, uint8 or bool; Tensor(array) copies",
-            py::str(array.dtype()).cast<std::string>(), t.shape());
+            "C-contiguous, writable array of one of {}; Tensor(array) copies",
+            py::str(array.dtype()).cast<std::string>(), t.shape(), kDTypeNames);
         return Var(std::move(t));
       },
       py::arg("array"),

@@ -340,7 +340,7 @@ Args:
 
 Raises:
     InputError: nothing that the tensor was made of requires a gradient; a tensor
-        that backward reads was written since (a step of an optimizer, copy_, but
+        that backward reads was written since (an optimizer, copy_, x += y, but
         not through NumPy, which nobody sees); backward ran before; or
         retain_graph or create_graph is true.
     ShapeError: a gradient is needed, or does not fit.

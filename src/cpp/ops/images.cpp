@@ -53,12 +53,13 @@ std::int64_t places_of_window(const char* op, const char* axis,
   check_setting(op, axis, "padding", w.pad, 0);
   check_setting(op, axis, "dilation", w.dilation, 1);
   const std::int64_t span = (w.kernel - 1) * w.dilation + 1;
-  EA_CHECK(w.size >= 1 && w.size + 2 * w.pad >= span, op,
+  const std::int64_t rest = w.size + 2 * w.pad - span;
+  // With `ceiling` one window may reach past the border.
+  EA_CHECK(w.size >= 1 && (ceiling ? rest > -w.stride : rest >= 0), op,
            "a window of {} pixels does not fit into the {} {} with padding {} "
            "on either side; use larger images, more padding or a smaller "
            "kernel",
            span, axis, w.size, w.pad);
-  const std::int64_t rest = w.size + 2 * w.pad - span;
   if (!ceiling) return rest / w.stride + 1;
   const std::int64_t places = (rest + w.stride - 1) / w.stride + 1;
   const bool begins_inside = (places - 1) * w.stride < w.size + w.pad;

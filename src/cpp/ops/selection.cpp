@@ -38,16 +38,14 @@ Var taken(const Var& x, const Tensor& found, std::optional<int> axis,
   return reshape(gather_along(x, e, found), keepdims ? e.kept : e.dropped);
 }
 
-// Smallest and largest number of an integer type, the latter rounded down to a
-// double.
+}  // namespace
+
 std::pair<double, double> range_of(DType dtype) {
   if (dtype == DType::boolean) return {0, 1};
   if (dtype == DType::u8) return {0, UINT8_MAX};
   if (dtype == DType::i32) return {INT32_MIN, INT32_MAX};
   return {-0x1p63, 0x1.fffffffffffffp62};
 }
-
-}  // namespace
 
 Var where(const Tensor& condition, const Var& a, const Var& b) {
   EA_CHECK_AS(DTypeError, a.dtype() == b.dtype(), "where",

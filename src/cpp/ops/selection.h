@@ -2,10 +2,15 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "autograd/var.h"
 
 namespace ea {
+
+// Smallest and largest number of an integer type, the latter rounded down to a
+// double.
+std::pair<double, double> range_of(DType dtype);
 
 // Takes a where the condition is not 0, else b; the three shapes broadcast.
 Var where(const Tensor& condition, const Var& a, const Var& b);

@@ -59,6 +59,7 @@ void MomentOptimizer::make_state(Slot& slot) const {
   const Device device = slot.param.device();
   const DType dtype = slot.param.dtype();
   const DType wide = wide_type(dtype);
+  const auto& storage = slot.param.data().storage();
   for (std::size_t k = 0; k < moments_.size(); ++k) {
     Tensor& moment = slot.moments[k];  // may be on the parameter's old device
     moment = slot.made ? to_device(moment, device)
@@ -68,10 +69,10 @@ void MomentOptimizer::make_state(Slot& slot) const {
   if (!slot.made && dtype == DType::bf16) {
     slot.master = cast(slot.param.data(), DType::f32);
   } else if (slot.master.defined() &&
-             slot.writes != slot.param.data().storage()->writes()) {
+             (slot.version != storage->version() || storage->has_loans())) {
     follow_writes(slot.param.data(), slot.master);
   }
-  slot.writes = slot.param.data().storage()->writes();
+  slot.version = storage->version();
   slot.made = true;
 }
 
@@ -125,7 +126,7 @@ void MomentOptimizer::step(double grad_scale, const Tensor& scale) {
   for (Slot* slot : updated) {
     const auto& storage = slot->param.data().storage();
     storage->note_write();
-    slot->writes = storage->writes();
+    slot->version = storage->version();
   }
 }
 

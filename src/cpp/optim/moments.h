@@ -25,8 +25,8 @@ class MomentOptimizer {
     // Steps that skipped the parameter: it was frozen or had no gradient.
     std::int64_t missed = 0;
     Tensor moments[2] = {}, master = {};
-    // writes() of the parameter when `master` last agreed with it.
-    std::uint64_t writes = 0;
+    // version() of the parameter's memory when `master` last agreed with it.
+    std::uint64_t version = 0;
   };
 
   virtual ~MomentOptimizer() = default;

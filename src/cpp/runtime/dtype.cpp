@@ -34,14 +34,19 @@ std::size_t size_of(DType dtype) { return entry(dtype).size; }
 
 std::string_view name_of(DType dtype) { return entry(dtype).name; }
 
-DType parse_dtype(std::string_view name) {
+std::optional<DType> find_dtype(std::string_view name) {
   for (const Entry& e : kEntries) {
     if (e.name == name) return e.dtype;
   }
-  fail<DTypeError>("dtype",
-                   "unknown element type '{}'; expected one of float32, "
-                   "bfloat16, float64, int64, int32, uint8, bool",
-                   name);
+  return {};
+}
+
+DType parse_dtype(std::string_view name) {
+  const std::optional<DType> found = find_dtype(name);
+  EA_CHECK_AS(DTypeError, found, "dtype",
+              "unknown element type '{}'; expected one of {}", name,
+              kDTypeNames);
+  return *found;
 }
 
 std::ostream& operator<<(std::ostream& out, DType dtype) {

@@ -1,9 +1,11 @@
 // Element types, and the dispatch from a run-time type to a C++ type.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -13,9 +15,15 @@
 namespace ea {
 
 enum class DType : std::uint8_t { f32, bf16, f64, i64, i32, u8, boolean };
+inline constexpr std::array kDTypes{DType::f32,    DType::bf16, DType::f64,
+                                    DType::i64,    DType::i32,  DType::u8,
+                                    DType::boolean};
+inline constexpr std::string_view kDTypeNames =  // for messages
+    "float32, bfloat16, float64, int64, int32, uint8, bool";
 
 std::size_t size_of(DType dtype);
-std::string_view name_of(DType dtype);     // NumPy's name, "float32"
+std::string_view name_of(DType dtype);  // NumPy's name, "float32"
+std::optional<DType> find_dtype(std::string_view name);
 DType parse_dtype(std::string_view name);  // throws DTypeError
 inline bool is_floating(DType t) {
   return t == DType::f32 || t == DType::bf16 || t == DType::f64;

@@ -39,6 +39,7 @@ class Storage {
   // have changed, or while a Loan allows writes from outside.
   void keep(DerivedPtr made, std::uint64_t version) const;
   std::uint64_t version() const { return version_; }
+  bool has_loans() const { return loans_ > 0; }
   // Call it after every change of the contents of a finished tensor.
   void note_write() const;
   // Number of note_write() calls; must not change between saving a tensor and

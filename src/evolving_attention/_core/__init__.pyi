@@ -59,6 +59,7 @@ __all__: list[str] = [
     "memory_limit_within",
     "model_inputs",
     "op_names",
+    "operand",
     "ops",
     "peak_memory",
     "profile",
@@ -249,6 +250,8 @@ class Tensor:
         """
     def __hash__(self) -> int: ...
     def __iadd__(self, arg0: typing.Any) -> typing.Any: ...
+    def __ifloordiv__(self, arg0: typing.Any) -> typing.Any: ...
+    def __imod__(self, arg0: typing.Any) -> typing.Any: ...
     def __imul__(self, arg0: typing.Any) -> typing.Any: ...
     def __index__(self) -> int: ...
     def __init__(
@@ -2885,6 +2888,11 @@ def model_inputs(architecture: str) -> list[dict[str, typing.Any]]:
     """
 
 def op_names() -> list[str]: ...
+def operand(x: Tensor) -> Tensor:
+    """
+    Reads an array, a list or a tensor as functions read their operands: a list of tensors that have gradients is refused.
+    """
+
 def peak_memory(device: typing.Any = "cpu") -> int:
     """
     Returns the most bytes held since reset_peak_memory().

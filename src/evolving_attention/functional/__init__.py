@@ -189,8 +189,8 @@ def evolving_attention(
 
     Source: Wang et al., ICML 2021, Eq. 4.
     """
-    q, k, v = _tensor(q), _tensor(k), _tensor(v)
-    previous = None if prev is None else _tensor(prev)
+    q, k, v = _core.operand(q), _core.operand(k), _core.operand(v)
+    previous = None if prev is None else _core.operand(prev)
     _check_shapes(q, k, v, previous)
     for name, value in (("alpha", alpha), ("beta", beta)):
         if not isinstance(value, numbers.Real) or not 0 <= value <= 1:
@@ -275,16 +275,12 @@ def _evolve(
         (1 - alpha) * (1 - beta),
         beta,
     )
-    kernel = None if weight is None else _tensor(weight)
+    kernel = None if weight is None else _core.operand(weight)
     if kernel is not None and bias is None:
         bias = Tensor(np.zeros(packing.num_heads), dtype=kernel.dtype)
-    shift = None if bias is None else _tensor(bias)
+    shift = None if bias is None else _core.operand(bias)
     flat = previous.reshape(-1)
     return ops.evolve(flat, scores, kernel, shift, coefficients, packing)
-
-
-def _tensor(value: TensorLike) -> Tensor:
-    return value if isinstance(value, Tensor) else Tensor(value)
 
 
 def _tokens(x: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from evolving_attention import _core
 from evolving_attention._core import Tensor
 from evolving_attention.array_types import TensorLike
 from evolving_attention.errors import InputError, ShapeError
@@ -52,8 +53,7 @@ def einsum(subscripts: str, *operands: TensorLike) -> Tensor:
             f"[einsum] {subscripts!r} names {len(groups)} operands, got {len(operands)}"
         )
     terms = [
-        (letters, x if isinstance(x, Tensor) else Tensor(x))
-        for letters, x in zip(groups, operands, strict=True)
+        (letters, _core.operand(x)) for letters, x in zip(groups, operands, strict=True)
     ]
     _check_sizes(terms)
     terms = [_diagonal(term) for term in terms]

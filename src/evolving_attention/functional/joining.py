@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evolving_attention import _core
 from evolving_attention._core import Tensor, ops
 from evolving_attention.array_types import TensorLike
 from evolving_attention.errors import ConfigError, ShapeError
@@ -40,7 +41,7 @@ def stack(
         raise ConfigError(
             "[stack] axis and dim name the same argument; expected only one of them"
         )
-    tensors = [x if isinstance(x, Tensor) else Tensor(x) for x in xs]
+    tensors = [_core.operand(x) for x in xs]
     shapes = {t.shape for t in tensors}
     if len(shapes) != 1:
         raise ShapeError(
