@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from functools import partial
 from typing import Any
 
@@ -11,7 +13,12 @@ import pytest
 
 from evolving_attention import _core as core
 from evolving_attention import optim
-from evolving_attention.errors import CheckpointError, ConfigError, DTypeError
+from evolving_attention.errors import (
+    CheckpointError,
+    ConfigError,
+    DTypeError,
+    InputError,
+)
 from evolving_attention.modeling.base import MODELS
 
 SHAPES = [(3, 5), (7,), (1,), (2, 3, 4), (130, 33)]
@@ -299,6 +306,99 @@ def test_other_mistakes() -> None:
     state["exp_avg.0"] = np.zeros(3, np.float32)
     with pytest.raises(CheckpointError, match=r"exp_avg.0 has shape \(3,\)"):
         optim.AdamW(tensors()).load_state_dict(state)
+
+
+@pytest.mark.parametrize("how", ["numpy", "held", "state_dict", "dlpack"])
+def test_writes_from_outside_reach_the_master_weights(how: str) -> None:
+    """Regression: the next step brought the old bfloat16 weight back."""
+    (p,) = tensors("bfloat16")[:1]
+    optimizer = optim.SGD([p], lr=0.1)
+    p.grad = core.Tensor(np.ones(SHAPES[0]), "bfloat16")
+    view = p.numpy()
+    optimizer.step()
+    if how == "numpy":
+        del view
+        p.numpy()[:] = 5
+    elif how == "held":
+        view[:] = 5
+    elif how == "state_dict":
+        np.asarray({"w": p}["w"].detach())[:] = 5
+    else:
+        np.from_dlpack(p.detach().view(-1).to("float32"))  # a copy changes nothing
+        core.from_dlpack(p.detach()).copy_(np.full(SHAPES[0], 5.0))
+    optimizer.step()
+    np.testing.assert_array_equal(p.to("float32"), np.float32(4.90625))
+
+
+def test_one_tensor_alone_is_clipped() -> None:
+    """Regression: its rows were taken for parameters, which have no gradients."""
+    (p,) = tensors()[:1]
+    p.grad = core.Tensor(np.ones(SHAPES[0], np.float32))
+    assert optim.global_grad_norm(p) == pytest.approx(math.sqrt(15))
+    assert optim.clip_grad_norm_(p, 1.0) == pytest.approx(math.sqrt(15))
+    assert optim.global_grad_norm(p) == pytest.approx(1.0)
+    for wrong in ([1.0, p], {"weight": p}, [("weight", p)]):
+        with pytest.raises(InputError, match=r"expected tensors; pass model.param"):
+            optim.clip_grad_norm_(wrong, 1.0)
+
+
+@pytest.mark.parametrize(
+    "make", [copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o))]
+)
+@pytest.mark.parametrize("kind", ["AdamW", "RAdam", "SGD"])
+def test_copies_go_on_alike(make: Any, kind: str) -> None:
+    options = {"momentum": 0.9} if kind == "SGD" else {}
+    first = getattr(optim, kind)(tensors(), lr=0.1, **options)
+    for step in range(2):
+        give_gradients(first.param_groups[0]["params"], step)
+        first.step()
+    other = make(first)
+    for optimizer in (first, other):
+        give_gradients(optimizer.param_groups[0]["params"], 2)
+        optimizer.step()
+    pairs = zip(*(o.param_groups[0]["params"] for o in (first, other)), strict=True)
+    for ours, theirs in pairs:
+        assert ours is not theirs
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_group_added_later_starts_at_step_one() -> None:
+    early, late = tensors()[:2], tensors()[2:]
+    grown = optim.AdamW(early, lr=0.1)
+    for step in range(3):
+        give_gradients(early, step)
+        grown.step()
+    grown.add_param_group({"params": late, "lr": 0.5})
+    alone_late = tensors()[2:]
+    alone = optim.AdamW(alone_late, lr=0.5)
+    for step in range(2):
+        for held in (early + late, early + alone_late):
+            give_gradients(held, step)
+        grown.step()
+        alone.step()
+    for ours, theirs in zip(late, alone_late, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    with pytest.raises(ConfigError, match="once more"):
+        grown.add_param_group({"params": late[:1]})
+    with pytest.raises(ConfigError, match=r"group 2 has 'betas'"):
+        grown.add_param_group({"params": tensors()[:1], "betas": (0.0, 0.0)})
+
+
+def test_changes_of_groups_are_not_ignored() -> None:
+    """Regression: such parameters never learned, and such settings had no effect."""
+    held = tensors()
+    optimizer = optim.SGD(held[:2], lr=0.1, momentum=0.9)
+    give_gradients(held, 0)
+    optimizer.param_groups[0]["params"].append(held[2])
+    with pytest.raises(ConfigError, match=r"3 parameters, not the 2 .*add_param_group"):
+        optimizer.step()
+    optimizer.param_groups[0]["params"][1:] = [held[2]]
+    with pytest.raises(ConfigError, match="add_param_group"):
+        optimizer.step()
+    optimizer.param_groups[0]["params"][1:] = [held[1]]
+    optimizer.param_groups[0]["momentum"] = 0.0
+    with pytest.raises(ConfigError, match="group 0 has 'momentum'"):
+        optimizer.step()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import numpy as np
 
 from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.optim.rules import (
+    GROUP_KEYS,
     check_flag,
     check_number,
     check_parameters,
@@ -39,20 +40,70 @@ class Optimizer:
                 "model.parameters()"
             )
         groups = entries if isinstance(entries[0], dict) else [{"params": entries}]
-        defaults = {"lr": lr, "weight_decay": weight_decay}
+        self._defaults = {"lr": float(lr), "weight_decay": float(weight_decay)}
         self.param_groups: list[dict[str, Any]] = []
         for group in groups:
-            held = {**defaults, **checked_group(name, group, len(self.param_groups))}
-            self.param_groups.append(held)
+            held = checked_group(name, group, len(self.param_groups))
+            self.param_groups.append({**self._defaults, **held})
+        self._build({})
+
+    def _build(self, state: Mapping[str, Any]) -> None:
+        """Creates the core's optimizer of the groups, with this state where it has."""
         self._params = [p for group in self.param_groups for p in group["params"]]
-        check_parameters(name, self._params, self._names())
+        check_parameters(self._name, self._params, self._names())
+        self._ids = list(map(id, self._params))
         ids = [i for i, group in enumerate(self.param_groups) for _ in group["params"]]
-        self._core = self._make(
-            params=self._params,
-            lr=float(lr),
-            weight_decay=float(weight_decay),
-            groups=ids,
-        )
+        self._core = self._make(params=self._params, **self._defaults, groups=ids)
+        if state:
+            self._core.load_state_dict({**self._core.state_dict(), **state})
+
+    def __getstate__(self) -> dict[str, Any]:
+        made = {"_core", "_params", "_ids"}  # by _build()
+        own = {name: value for name, value in vars(self).items() if name not in made}
+        return {**own, "_state": self.state_dict()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        saved = state.pop("_state")
+        vars(self).update(state)
+        self._build(saved)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds parameters, such as layers to train from now on; they start at step 1.
+
+        Args:
+            param_group: a dict with ``"params"`` and optionally ``"lr"`` and
+                ``"weight_decay"``, by default those the optimizer was made with.
+
+        Raises:
+            ConfigError: a value is out of range, or a parameter is there already.
+            InputError: an entry is no tensor, or the result of a computation.
+        """
+        held = checked_group(self._name, param_group, len(self.param_groups))
+        check_parameters(self._name, [*self._params, *held["params"]], [])
+        state = self.state_dict()
+        missed = np.asarray(state.get("missed", np.zeros(len(self._params), np.int64)))
+        later = np.full(len(held["params"]), state["step"], np.int64)
+        self.param_groups.append({**self._defaults, **held})
+        self._build({**state, "missed": np.concatenate([missed, later])})
+
+    def _check_groups(self) -> None:
+        """Refuses what was put into the groups without the optimizer's knowledge."""
+        given = [p for group in self.param_groups for p in group["params"]]
+        if list(map(id, given)) != self._ids:
+            raise ConfigError(
+                f"{self._name}: param_groups has {len(given)} parameters, not the "
+                f"{len(self._ids)} it was made with; add others by add_param_group(), "
+                "or make another optimizer"
+            )
+        for number, group in enumerate(self.param_groups):
+            if not group.keys() <= GROUP_KEYS:
+                checked_group(self._name, group, number)  # raises
+            check_number(self._name, f"param_groups[{number}]['lr']", group["lr"])
+            check_number(
+                self._name,
+                f"param_groups[{number}]['weight_decay']",
+                group["weight_decay"],
+            )
 
     def _make(self, **settings: Any) -> Any:
         """Creates the core's optimizer with these settings and the subclass's own."""
@@ -80,21 +131,16 @@ class Optimizer:
                 moment changes.
 
         Raises:
-            ConfigError: a rate or a decay is out of range, or every parameter is
+            ConfigError: a rate or a decay is out of range, ``param_groups`` has other
+                parameters or settings than rate and decay, or every parameter is
                 frozen, as those are which ``model.to(dtype)`` has replaced.
         """
         if not any(parameter.requires_grad for parameter in self._params):
             check_parameters(self._name, self._params, self._names())  # raises
+        self._check_groups()
         for number, group in enumerate(self.param_groups):
-            check_number(self._name, f"param_groups[{number}]['lr']", group["lr"])
-            check_number(
-                self._name,
-                f"param_groups[{number}]['weight_decay']",
-                group["weight_decay"],
-            )
-            self._core.set_group(
-                number, float(group["lr"]), float(group["weight_decay"])
-            )
+            rates = float(group["lr"]), float(group["weight_decay"])
+            self._core.set_group(number, *rates)
         self._core.step(grad_scale, scale)
 
     def zero_grad(self, set_to_none: bool = True) -> None:

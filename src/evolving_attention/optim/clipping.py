@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from evolving_attention.errors import ConfigError
+from evolving_attention.errors import ConfigError, InputError
 
 __all__ = ["clip_grad_norm_", "clip_scale", "global_grad_norm"]
 
 
-def global_grad_norm(parameters: Sequence[Any]) -> float:
-    """Returns the L2 norm of all gradients together; a missing one counts as zero."""
+def _tensors(parameters: Any) -> list[Any]:
+    """Returns the parameters as a list; one tensor may stand alone."""
+    from evolving_attention._core import Tensor
+
+    given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    if {*map(type, given)} - {Tensor}:
+        kinds = sorted({type(one).__name__ for one in given} - {"Tensor"})
+        raise InputError(
+            f"gradients of {', '.join(kinds)}, expected tensors; pass "
+            "model.parameters(), without the names"
+        )
+    return given
+
+
+def global_grad_norm(parameters: Any) -> float:
+    """Returns the L2 norm of all gradients together; a missing one counts as zero.
+
+    Args:
+        parameters: tensors, or one tensor.
+
+    Raises:
+        InputError: an entry is no tensor.
+    """
     from evolving_attention import _core
 
-    return float(_core.global_grad_norm(list(parameters)))
+    return float(_core.global_grad_norm(_tensors(parameters)))
 
 
 def clip_scale(norm: float, max_norm: float) -> float:
@@ -22,13 +42,13 @@ def clip_scale(norm: float, max_norm: float) -> float:
     return min(1.0, max_norm / (norm + 1e-6))
 
 
-def clip_grad_norm_(parameters: Sequence[Any], max_norm: float) -> float:
+def clip_grad_norm_(parameters: Any, max_norm: float) -> float:
     """Scales all gradients so that their global L2 norm is at most ``max_norm``.
 
     Gradients are unchanged if the norm is not finite.
 
     Args:
-        parameters: tensors; those without a gradient are ignored.
+        parameters: tensors, or one tensor; those without a gradient are ignored.
         max_norm: the limit, > 0.
 
     Returns:
@@ -36,6 +56,7 @@ def clip_grad_norm_(parameters: Sequence[Any], max_norm: float) -> float:
 
     Raises:
         ConfigError: ``max_norm`` is not positive.
+        InputError: an entry is no tensor.
     """
     from evolving_attention import _core
 
@@ -44,4 +65,4 @@ def clip_grad_norm_(parameters: Sequence[Any], max_norm: float) -> float:
             f"clip_grad_norm_: max_norm={max_norm!r}, expected > 0; use "
             "global_grad_norm() to measure without clipping"
         )
-    return float(_core.clip_grad_norm(list(parameters), float(max_norm)))
+    return float(_core.clip_grad_norm(_tensors(parameters), float(max_norm)))

@@ -10,6 +10,7 @@ from typing import Any
 from evolving_attention.errors import ConfigError, InputError
 
 __all__ = [
+    "GROUP_KEYS",
     "check_betas",
     "check_flag",
     "check_number",
@@ -20,9 +21,10 @@ __all__ = [
 ]
 
 
-#: Settings of a parameter group; ``names`` are for error texts. Groups of another
-#: optimizer may also have ``schedule``, the mark of a learning-rate schedule.
+#: Settings of a parameter group; ``names`` are for error texts.
 GROUP_SETTINGS = {"params", "names", "lr", "weight_decay"}
+#: Groups may also have ``schedule``, the mark of a learning-rate schedule.
+GROUP_KEYS = GROUP_SETTINGS | {"schedule"}
 
 
 def _is_number(value: Any) -> bool:
@@ -83,7 +85,7 @@ def checked_group(who: str, group: Mapping[str, Any], number: int) -> dict[str, 
             f"{who}: group {number} has the keys {sorted(group)}, expected 'params' "
             "among them; list the group's tensors there"
         )
-    if unknown := sorted(set(group) - GROUP_SETTINGS - {"schedule"}, key=str):
+    if unknown := sorted(set(group) - GROUP_KEYS, key=str):
         raise ConfigError(
             f"{who}: group {number} has {unknown[0]!r}, expected only "
             f"{', '.join(sorted(GROUP_SETTINGS))}; the other settings are the same for "
