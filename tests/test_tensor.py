@@ -323,6 +323,33 @@ def test_broadcast_inputs_get_summed_gradients():
     assert np.asarray(b.grad).tolist() == [[12, 15, 18, 21]]
 
 
+def test_no_grad_of_a_generator_covers_its_steps_alone():
+    x = leaf([1.0])
+
+    @ea.no_grad()
+    def halves(count):
+        """Halves."""
+        given = None
+        try:
+            for _ in range(count):
+                given = yield x * 0.5 if given is None else x * given
+        except KeyError:
+            yield x * 4.0
+        return "end"
+
+    steps = halves(9)
+    made = [next(steps), steps.send(3.0), steps.throw(KeyError("stop"))]
+    assert [y.item() for y in made] == [0.5, 3.0, 4.0]
+    assert not any(y.requires_grad for y in made)
+    assert (x * 2.0).requires_grad
+    with pytest.raises(StopIteration, match="end"):
+        next(steps)
+    assert halves.__doc__ == "Halves."
+    steps = halves(9)
+    next(steps)
+    steps.close()
+
+
 def test_no_grad_as_context_and_decorator():
     x = leaf([1.0])
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+import inspect
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ContextDecorator, contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 __all__ = ["evaluating", "no_grad"]
 
@@ -15,7 +17,8 @@ class no_grad(ContextDecorator):  # noqa: N801 - the usual name in this field
     """Disables gradient recording: ``with ea.no_grad():`` or ``@ea.no_grad()``.
 
     Applies to the current thread. Results created inside do not require gradients, and
-    intermediate values are freed at once.
+    intermediate values are freed at once. A decorated generator function records
+    nothing between its yields.
     """
 
     def __enter__(self) -> None:
@@ -31,7 +34,29 @@ class no_grad(ContextDecorator):  # noqa: N801 - the usual name in this field
         return no_grad()
 
     def __call__(self, func: _Function) -> _Function:
-        return super().__call__(func)
+        if not inspect.isgeneratorfunction(func):
+            return super().__call__(func)
+
+        @functools.wraps(func)
+        def steps(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+            # Recording is off while the generator runs, not while its caller does.
+            generator = func(*args, **kwargs)
+            resume, given = generator.send, None
+            while True:
+                with no_grad():
+                    try:
+                        made = resume(given)
+                    except StopIteration as end:
+                        return end.value
+                try:
+                    resume, given = generator.send, (yield made)
+                except GeneratorExit:
+                    generator.close()
+                    raise
+                except BaseException as error:
+                    resume, given = generator.throw, error
+
+        return cast(_Function, steps)
 
 
 @contextmanager
