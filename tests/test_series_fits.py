@@ -398,3 +398,55 @@ def test_a_part_of_a_table_keeps_its_names() -> None:
         ea.InputError, match="the channels a, c, expected a, b as in tr"
     ):
         model.predict(other)
+
+
+def rows_of_table() -> tuple[np.ndarray, np.ndarray]:
+    return np.random.default_rng(0).normal(size=(12, 12)), np.arange(12) % 2
+
+
+def test_columns_of_another_order_or_name_are_refused_after_the_fit(tmp_path) -> None:
+    X, y = rows_of_table()
+    table = pd.DataFrame(X[:, :10], columns=[*"abcdefghij"])
+    model = ea.TimeSeriesClassifier(**QUICK, warm_start=True).fit(table, y)
+    model.save(tmp_path)
+    odds = model.predict_proba(table)
+    for one in (model, ea.TimeSeriesClassifier.load(tmp_path)):
+        assert one.feature_names_in_.tolist() == [*"abcdefghij"]
+        for name, more in (("predict", ()), ("embed", ()), ("score", (y,))):
+            with pytest.raises(ea.InputError, match="step 0 is the column 'j', expec"):
+                getattr(one, name)(table[table.columns[::-1]], *more)
+        with pytest.raises(ea.InputError, match="column 'A', expected 'a' as in train"):
+            one.predict(table.rename(columns=str.upper))
+        with pytest.raises(ea.InputError, match="step 0 is the column 'b', expected"):
+            one.fit(table[[*"bacdefghij"]], y)
+        assert np.array_equal(one.predict_proba(table), odds)
+        assert np.array_equal(one.predict_proba(table.to_numpy()), odds)  # no names
+        one.predict(table[[*"abcdefgh"]])  # shorter series
+        with pytest.raises(ea.InputError, match="step 0 is the column 'c', expected"):
+            one.predict(table[[*"cdefghij"]])
+    assert not hasattr(
+        model.set_params(warm_start=False).fit(X, y), "feature_names_in_"
+    )
+
+
+def test_resampled_tables_of_another_length_have_other_names() -> None:
+    X, y = rows_of_table()
+    table = pd.DataFrame(X[:, :10], columns=[*"abcdefghij"])
+    model = ea.TimeSeriesClassifier(**QUICK, longer="resample").fit(table, y)
+    finer = pd.DataFrame(X, columns=[*"aAbcdefghijJ"])
+    assert model.predict(finer).shape == (12,)
+    with pytest.raises(ea.InputError, match="step 0 is the column 'j'"):
+        model.predict(table[table.columns[::-1]])
+
+
+def test_files_with_columns_in_another_order_are_refused(tmp_path) -> None:
+    table = pd.DataFrame(rows_of_table()[0][:, :3], columns=[*"abc"])
+    for name, columns in (("a.csv", "abc"), ("b.csv", "cba")):
+        table[[*columns]].assign(label=[0, 1] * 6).to_csv(tmp_path / name, index=False)
+    train, test = (ea.timeseries.read_csv(tmp_path / f"{one}.csv") for one in "ab")
+    assert train.step_names == ("a", "b", "c")
+    model = ea.TimeSeriesClassifier(**QUICK).fit(train, train.y)
+    with pytest.raises(ea.InputError, match="X: time step 0 is the column 'c', exp"):
+        model.predict(test)
+    with pytest.raises(ea.InputError, match=r"b.csv: time step 0 .* 'a' as in .*a.csv"):
+        ea.timeseries.check_parts(train, test)

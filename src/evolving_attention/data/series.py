@@ -45,6 +45,7 @@ class Reading:
         frames: whether the series are DataFrames.
         doubt: a reason to doubt this reading; None: no reason.
         names: names of the channels; None: no names, as in arrays.
+        steps: names of the time steps in a table [n, length]; None: no names.
         ids: labels of the series, where the collection has them; None: it has none.
     """
 
@@ -55,6 +56,7 @@ class Reading:
     frames: bool = False
     doubt: str | None = None
     names: tuple[str, ...] | None = None
+    steps: tuple[str, ...] | None = None
     ids: tuple[Any, ...] | None = None
 
     def __str__(self) -> str:
@@ -113,7 +115,12 @@ def read(
     """
     if isinstance(collection, SeriesPart):
         found = read(collection.X, name, time_axis, earlier)
-        return replace(found, names=collection.channel_names, ids=collection.ids)
+        return replace(
+            found,
+            names=collection.channel_names,
+            steps=collection.step_names,
+            ids=collection.ids,
+        )
     if hasattr(collection, "toarray"):
         raise DTypeError(
             f"{name}: sparse input, expected a dense array {_FORMS}; convert it by "
@@ -155,11 +162,11 @@ def _split(
     if isinstance(collection, (list, tuple)) and any(map(_is_array, collection)):
         return _of_list(collection, name, time_axis, earlier)
     refuse_nested(collection, name)
-    rows = None
+    rows = steps = None
     if is_frame(collection):
         refuse_long(collection, name)
         refuse_disorder(collection.columns, f"{name}: columns")
-        rows = names_of(collection.index)
+        rows, steps = names_of(collection.index), names_of(collection.columns)
     array = _numbers(collection, name)
     if array.ndim < 2:
         raise ShapeError(
@@ -175,8 +182,8 @@ def _split(
         )
     if array.ndim == 2:
         refuse_long(array, name)
-        length = array.shape[1]
-        return Reading(list(array[:, np.newaxis, :]), length, length, ids=rows)
+        length, series = array.shape[1], list(array[:, np.newaxis, :])
+        return Reading(series, length, length, steps=steps, ids=rows)
     return _along_time(list(array), time_axis, time_axis is None and not earlier)
 
 

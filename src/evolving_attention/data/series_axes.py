@@ -21,6 +21,7 @@ __all__ = [
     "refuse_disorder",
     "refuse_long",
     "refuse_nested",
+    "refuse_other_steps",
     "series_of_index",
     "step_numbers",
     "unsorted",
@@ -166,6 +167,25 @@ def refuse_disorder(labels: Any, where: str) -> None:
         "expected them in the order of their numbers (pivot sorts names as text); sort "
         "them by number, or pivot by a column of numbers"
     )
+
+
+def refuse_other_steps(
+    steps: Sequence[str] | None, known: Sequence[str] | None, where: str, place: str
+) -> None:
+    """Refuse names of time steps that differ from those of an earlier table.
+
+    One of the two may be shorter: the names it has are compared.
+
+    Raises:
+        InputError: names the first step with another name.
+    """
+    for i, (found, expected) in enumerate(zip(steps or (), known or (), strict=False)):
+        if found != expected:
+            raise InputError(
+                f"{where}: time step {i} is the column {found!r}, expected "
+                f"{expected!r} as in {place}; name and order the columns alike, or "
+                "convert the table by .to_numpy() if only the names differ"
+            )
 
 
 def refuse_nested(value: Any, name: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from evolving_attention.data.series_axes import refuse_other_steps
 from evolving_attention.errors import InputError
 
 __all__ = ["SeriesDataset", "SeriesPart", "check_parts"]
@@ -25,6 +26,7 @@ class SeriesPart:
         source: the file.
         ids: names of the series [n] in the file, or None.
         channel_names: names of the channels in the file, or None.
+        step_names: names of the time steps, if each row is a series, or None.
     """
 
     X: Any
@@ -33,6 +35,7 @@ class SeriesPart:
     source: str
     ids: tuple[str, ...] | None = None
     channel_names: tuple[str, ...] | None = None
+    step_names: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.X)
@@ -98,7 +101,8 @@ def check_parts(train: SeriesPart, test: SeriesPart) -> None:
     """Refuse two parts that do not belong to one data set.
 
     Raises:
-        InputError: the parts differ in channels, channel names or kind of targets.
+        InputError: the parts differ in channels, in names of channels or time steps,
+            or in the kind of targets.
     """
     if train.channels != test.channels:
         raise InputError(
@@ -111,6 +115,7 @@ def check_parts(train: SeriesPart, test: SeriesPart) -> None:
             f"{test.source}: the channels {', '.join(names[1] or ())}, expected "
             f"{', '.join(names[0] or ())} as in {train.source}; order the columns alike"
         )
+    refuse_other_steps(test.step_names, train.step_names, test.source, train.source)
     labelled = train.y is not None and test.y is not None
     if labelled and train.is_regression != test.is_regression:
         raise InputError(

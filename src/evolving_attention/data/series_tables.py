@@ -76,8 +76,8 @@ def read_csv(
             header.
 
     Returns:
-        The series in the order of their first rows, with ``ids`` and
-        ``channel_names``.
+        The series in the order of their first rows, with ``ids``, and with
+        ``channel_names`` or ``step_names``.
 
     Raises:
         DataError: the file is missing or empty, a column is missing or nameless, two
@@ -113,11 +113,11 @@ def read_csv(
         )
     else:
         found = _long(table, others, id_column, time_column)
-    X, first_rows, ids, names = found
+    X, first_rows, ids, names, steps = found
     if column is not None and time_column is not None:
         table.check_constant(column, str(id_column))
     y, is_regression = _targets(table, column, first_rows, regression, labelled)
-    part = SeriesPart(X, y, is_regression, str(file), ids, names)
+    part = SeriesPart(X, y, is_regression, str(file), ids, names, steps)
     form = "series in rows" if time_column is None else f"steps by {time_column!r}"
     _LOGGER.info("%r, %s, target %r", part, form, column)
     return part
@@ -336,11 +336,12 @@ def _header(path: Path, delimiter: str | None) -> tuple[str, list[str], int, str
         return first, next(reader, []), max(1, reader.line_num), delimiter
 
 
-_Found = tuple[Any, Array, tuple[str, ...] | None, tuple[str, ...] | None]
+_Names = tuple[str, ...] | None
+_Found = tuple[Any, Array, _Names, _Names, _Names]
 
 
 def _wide(table: _Table, steps: Sequence[str], id_column: str | None) -> _Found:
-    """Reads one series per row: (series, first rows, ids, channel names)."""
+    """Reads one series per row: (series, first rows, ids, channel and step names)."""
     ids = None
     if id_column is not None:
         ids = table.text(id_column)
@@ -363,6 +364,7 @@ def _wide(table: _Table, steps: Sequence[str], id_column: str | None) -> _Found:
         np.arange(len(values)),
         None if ids is None else tuple(ids.tolist()),
         None,
+        tuple(steps),
     )
 
 
@@ -393,7 +395,7 @@ def _long(table: _Table, names: list[str], id_column: str, time: str) -> _Found:
         else:
             one[column[rows], step_of] = given[rows]
         X.append(one)
-    return X, first[kept], tuple(names_seen[kept].tolist()), tuple(channels)
+    return X, first[kept], tuple(names_seen[kept].tolist()), tuple(channels), None
 
 
 def _refuse_twice(

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from evolving_attention.data.series import Reading, SeriesRows, read
+from evolving_attention.data.series_axes import refuse_other_steps
 from evolving_attention.data.series_lengths import shortened
 from evolving_attention.data.series_scaling import SeriesScaler
 from evolving_attention.errors import InputError, ShapeError
@@ -229,6 +230,8 @@ class SeriesEstimator(NamedOptions, SeriesViews):
             if self._continues:
                 self._check_names(found)
             self.channel_names_ = found.names or vars(self).get("channel_names_")
+            if found.steps:
+                self.feature_names_in_ = np.array(found.steps, dtype=object)
             return found
         self._check_names(found)
         limit = self.model_.config.max_length
@@ -237,7 +240,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
         )
 
     def _check_names(self, found: Reading) -> None:
-        """Refuse channels whose names or order differ from training."""
+        """Refuse channels or time steps that differ from training in name or order."""
         names, known = found.names, vars(self).get("channel_names_")
         if names and known and names != known and len(names) == len(known):
             what = "order" if sorted(names) == sorted(known) else "name"
@@ -245,6 +248,11 @@ class SeriesEstimator(NamedOptions, SeriesViews):
                 f"X: the channels {', '.join(names)}, expected {', '.join(known)} as "
                 f"in training; {what} them alike"
             )
+        steps, known = found.steps, vars(self).get("feature_names_in_")
+        if steps is None or known is None:
+            return
+        if len(steps) == len(known) or self.longer != "resample":
+            refuse_other_steps(steps, list(known), "X", "training")
 
     def _check_shape(self, X: list[Array]) -> None:
         """Refuse series whose channels differ, or longer than ``max_length``."""

@@ -133,6 +133,7 @@ def save(estimator: Any, folder: Path) -> None:
         "best_epoch": estimator.best_epoch_,
         "interrupted": estimator.interrupted_,
         "n_features": vars(estimator).get("n_features_in_"),
+        "features": vars(estimator).get("feature_names_in_"),
         **estimator._own_state(),
     }
     write(folder, estimator.model_, record)
@@ -229,6 +230,8 @@ def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
         estimator.interrupted_ = record.get("interrupted")
         if record.get("n_features") is not None:
             estimator.n_features_in_ = int(record["n_features"])
+        if record.get("features") is not None:
+            estimator.feature_names_in_ = np.array(record["features"], dtype=object)
         estimator._set_own_state(record)
     model_class = getattr(ea, estimator._model_class)
     estimator.model_ = read_model(model_class, folder, device)

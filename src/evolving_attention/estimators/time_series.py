@@ -99,6 +99,8 @@ _OPTIONS = """
             first epoch, raises KeyboardInterrupt. None: training was not interrupted.
         channel_names_: of the channels, where X had names; None: it had none. X with
             other names, or in another order, is refused later; arrays have no names.
+        feature_names_in_: of the time steps, if X was a table with a series in each row
+            and names of its columns; others, or another order, are refused later.
         scaler_: the fitted scaling.
 """
 
