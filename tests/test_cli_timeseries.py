@@ -350,7 +350,8 @@ def test_an_interrupted_pretraining_saves_what_it_has(
 def test_pretrain_then_train(files, run, tmp_path) -> None:
     data = ["--train_file", files / "Waves_TRAIN.ts", "--max_length", 24]
     pre = tmp_path / "pre"
-    code, shown, told = run("pretrain", *data, *SMALL, "--output_dir", pre)
+    kind = ["--attention", "predictive"]
+    code, shown, told = run("pretrain", *data, *SMALL, *kind, "--output_dir", pre)
     assert code == 0, told
     assert "validation loss" in shown
     assert json.loads((pre / "config.json").read_text())["max_length"] == 24
@@ -358,8 +359,12 @@ def test_pretrain_then_train(files, run, tmp_path) -> None:
     assert code == 2
     assert "holds a pre-training" in told
     words = ["train", "--train_file", files / "Waves_TRAIN.ts", *SMALL]
-    code, _, told = run(*words, "--pretrained", pre, "--output_dir", tmp_path / "out")
+    out = tmp_path / "out"
+    code, _, told = run(*words, "--pretrained", pre, "--output_dir", out)
     assert code == 0, told
+    (run_folder,) = out.glob("seed-*")
+    config = json.loads((run_folder / "config.json").read_text())
+    assert config["attention"]["kind"] == "predictive"
 
 
 @pytest.mark.parametrize(

@@ -207,3 +207,28 @@ def test_attention_maps_of_other_networks() -> None:
     with pytest.raises(ea.ConfigError, match=r"maps of \[4, 16\] rows.*choose some by"):
         deep.attention_maps(stripes(8, 64)[0])
     assert deep.attention_maps(stripes(8, 64)[0], 0)[0].shape == (1, 2, 16, 16)
+
+
+# --- checkpoints ----------------------------------------------------------------------
+
+
+def test_a_checkpoint_keeps_its_attention(tmp_path: Path) -> None:
+    sizes: dict[str, Any] = {name: TINY[name] for name in list(TINY)[:3]}
+    sizes |= {"image_size": 8, "patch_size": 2, "num_channels": 1, "num_labels": 2}
+    still = {**ONCE, "learning_rate": 0.0, "pretrained": tmp_path}
+    kinds = ea.attention
+    for held in (kinds.Predictive(0.9), kinds.Evolving(0.9, 0.9)):
+        config = ea.ViTConfig(attention=held, **sizes)
+        first = ea.ViTForImageClassification(config)
+        first.save_pretrained(tmp_path)
+        found = ea.ImageClassifier(**still).fit(X, Y).model_
+        assert found.config.attention == held
+        assert not found.load_report.new
+        for name, value in found.state_dict().items():
+            assert np.array_equal(value, first.state_dict()[name]), name
+    given = kinds.Evolving(0.2, 0.2)
+    found = ea.ImageClassifier(**still, attention=given).fit(X, Y).model_
+    assert found.config.attention == given
+    ea.ViTForImageClassification(ea.ViTConfig(**sizes)).save_pretrained(tmp_path)
+    found = ea.ImageClassifier(**still).fit(X, Y).model_
+    assert found.config.attention == kinds.Evolving(0.1, 0.3)

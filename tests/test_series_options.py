@@ -181,3 +181,25 @@ def test_a_table_with_a_column_called_value() -> None:
     expected = ea.TimeSeriesClassifier(**QUICK).fit(X, y).predict_proba(X)
     np.testing.assert_array_equal(model.predict_proba(table), expected)
     assert model.score(table, y) == model.score(X, y)
+
+
+def test_the_pretraining_determines_the_attention(tmp_path) -> None:
+    X, y = waves(8)
+    kinds = ea.attention
+
+    def fitted(**options) -> ea.TimeSeriesClassifier:
+        return ea.TimeSeriesClassifier(**QUICK, pretrained=tmp_path, **options)
+
+    for held, kept in (
+        (kinds.Predictive(0.9), kinds.Predictive(0.9)),
+        (kinds.Vanilla(), kinds.Evolving(0.5, 0.3)),
+    ):
+        first = ea.TimeSeriesClassifier(**QUICK, attention=held)
+        ea.estimators.pretrain(first, X)[0].save_pretrained(tmp_path)
+        model = fitted(warm_start=True).fit(X, y)
+        assert model.model_.config.attention == kept
+        model.fit(X, y)
+        with pytest.raises(ea.ConfigError, match="attention is now"):
+            model.set_params(alpha=0.2).fit(X, y)
+    found = fitted(alpha=0.2).fit(X, y).model_.config.attention
+    assert found == kinds.Evolving(0.2, 0.3)

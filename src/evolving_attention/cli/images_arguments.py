@@ -106,7 +106,8 @@ class ImageAttentionArguments(AttentionOptions):
 
     attention: str | None = option(
         None,
-        f"{KINDS}; default: evolving for vit, for other networks as they are named.",
+        f"{KINDS}; default: evolving for vit, or --pretrained's unless vanilla; "
+        "for other networks as they are named.",
     )
     beta: float | None = option(
         None, "Weight of the convolution, 0 to 1 (evolving); default: 0.3."

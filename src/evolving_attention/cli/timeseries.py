@@ -124,7 +124,7 @@ def _train(
     train_part, test_part = _parts(data, tables, needs="train")
     options = {
         **model.estimator_options(),
-        "attention": attention.config(),
+        "attention": attention.config() or _default_attention(training.pretrained),
         **training.estimator_options(),
     }
     options["max_length"] = options["max_length"] or _longest(train_part, test_part)
@@ -174,6 +174,14 @@ TRAIN = of_groups(
     --output_dir out/vowels
     """,
 )
+
+
+def _default_attention(pretrained: str | None) -> Any:
+    """Returns the attention where no option chooses it."""
+    from evolving_attention.estimators import architecture, files
+
+    held = files.pretraining_config(pretrained) if pretrained else None
+    return architecture.held_attention(held)
 
 
 def _pretrained_length(folder: str) -> int:
@@ -395,7 +403,7 @@ def _pretrain(
     train_part, test_part = _parts(data, tables, needs="train", labelled=False)
     options = {
         **model.estimator_options(),
-        "attention": attention.config(),
+        "attention": attention.config() or _default_attention(training.pretrained),
         **training.estimator_options(),
     }
     options["max_length"] = options["max_length"] or _longest(train_part, test_part)

@@ -216,7 +216,9 @@ class SeriesAttentionArguments(AttentionOptions):
 
     defaults: ClassVar[dict[str, float]] = {"alpha": 0.5, "beta": 0.3}
 
-    attention: str | None = option(None, f"{KINDS}; default: evolving.")
+    attention: str | None = option(
+        None, f"{KINDS}; default: evolving, or --pretrained's unless vanilla."
+    )
     alpha: float | None = option(
         None, "Weight of the previous map, 0 to 1 (evolving, predictive); default: 0.5."
     )
@@ -225,7 +227,7 @@ class SeriesAttentionArguments(AttentionOptions):
     )
 
     def __post_init__(self) -> None:
-        if self.attention is None:
+        if self.attention is None and any(v is not None for v in vars(self).values()):
             self.attention = "evolving"
         super().__post_init__()
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from evolving_attention.attention import Evolving, from_config
+from evolving_attention.attention import Evolving, Vanilla, from_config
 from evolving_attention.errors import ConfigError
 from evolving_attention.estimators.rules import refuse_twice
 from evolving_attention.field_types import plain_scalar
 
-__all__ = ["DEFAULT_ATTENTION", "attention_width", "model_settings"]
+__all__ = [
+    "DEFAULT_ATTENTION",
+    "attention_width",
+    "held_attention",
+    "inherited",
+    "model_settings",
+]
 
 #: The paper's best setting on time series (section 5.6).
 DEFAULT_ATTENTION = Evolving(alpha=0.5, beta=0.3)
@@ -61,6 +67,32 @@ def model_settings(estimator: Any) -> dict[str, Any]:
         type(estimator).__name__,
     )
     return {**options, "num_attention_heads": heads, "attention_ratio": ratio}
+
+
+def held_attention(config: Any) -> Any:
+    """Returns a pre-trained model's attention; the default in place of a vanilla one.
+
+    Args:
+        config: of the pre-trained model; None: there is none.
+    """
+    if config is None or config.attention == Vanilla():
+        return DEFAULT_ATTENTION
+    return config.attention
+
+
+def inherited(estimator: Any, config: Any) -> dict[str, Any]:
+    """Returns options that are not given, as the pre-trained model's ``config`` sets.
+
+    These are the attention, the heads and the share of attention features.
+    """
+    found = {
+        name: getattr(config, name)
+        for name in ("num_attention_heads", "attention_ratio")
+        if getattr(estimator, name) is None
+    }
+    if all(getattr(estimator, name) is None for name in ("attention", *_OF_ATTENTION)):
+        found["attention"] = held_attention(config)
+    return found
 
 
 def _attention(estimator: Any) -> Any:

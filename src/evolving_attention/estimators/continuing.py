@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.errors import ConfigError, InputError, ShapeError
+from evolving_attention.estimators import architecture
 
 __all__ = ["check_classes", "check_options", "check_series"]
 
@@ -23,10 +24,8 @@ def check_options(estimator: Any) -> None:
 
     fitted = estimator.model_.config
     wanted = estimator.model_settings()
-    if estimator.pretrained is not None:  # pre-training determined the heads
-        for name in ("num_attention_heads", "attention_ratio"):
-            if getattr(estimator, name) is None:
-                wanted[name] = getattr(fitted, name)
+    if estimator.pretrained is not None:
+        wanted |= architecture.inherited(estimator, fitted)
     limit = estimator.max_length or fitted.max_length
     config = ea.EADCTransformerConfig(
         channels=fitted.channels, max_length=limit, **wanted

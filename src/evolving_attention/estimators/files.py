@@ -16,6 +16,7 @@ from evolving_attention.data.series_scaling import SeriesScaler
 from evolving_attention.device_names import resolve_device
 from evolving_attention.durable.files import digest, reported
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
+from evolving_attention.estimators import architecture
 from evolving_attention.interop.evolving_mark import weights_stem
 from evolving_attention.interop.json_file import read_object
 from evolving_attention.interop.paths import advice_inside, present
@@ -299,7 +300,5 @@ def from_pretraining(
             f"{type(estimator).__name__}: max_length={estimator.max_length}, expected "
             f"{config.max_length} as in the pre-training {folder}; leave it out"
         )
-    for name in ("num_attention_heads", "attention_ratio"):
-        if getattr(estimator, name) is None:  # not given: use the pre-trained model's
-            options = {**options, name: getattr(config, name)}
+    options = {**options, **architecture.inherited(estimator, config)}
     return model_class.from_pretrained(str(folder), **options)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.attention import Evolving, from_config
+from evolving_attention.attention import Evolving, Vanilla, from_config
 from evolving_attention.data.image_transforms import (
     Compose,
     Cutout,
@@ -24,6 +24,8 @@ from evolving_attention.data.image_transforms import (
 )
 from evolving_attention.errors import ConfigError, InputError, suggestion
 from evolving_attention.estimators.rules import refuse_twice
+from evolving_attention.interop.hf import load_config
+from evolving_attention.interop.resolve import resolve
 from evolving_attention.interop.rules import matches
 
 __all__ = [
@@ -289,9 +291,12 @@ def _own_options(
     """Returns the estimator's options as options of the architecture's config."""
     own, is_vit = estimator.attention, estimator.architecture == "vit"
     found: dict[str, Any] = {}
-    if is_vit or own is not None:
-        by_default = own is None or own == "evolving"
-        found["attention"] = DEFAULT_ATTENTION if by_default else from_config(own)
+    if own is not None:
+        found["attention"] = (
+            DEFAULT_ATTENTION if own == "evolving" else from_config(own)
+        )
+    elif is_vit and not _evolves(estimator.pretrained):
+        found["attention"] = DEFAULT_ATTENTION
     if "image_size" in config.defaults:
         found["image_size"] = list(size)
     if is_vit and estimator.pretrained is None:
@@ -300,6 +305,14 @@ def _own_options(
         changed = _changed(estimator, _OTHERS)
         found |= {_OTHERS[name]: value for name, value in changed.items()}
     return found
+
+
+def _evolves(folder: Any) -> bool:
+    """Whether a checkpoint has an attention of its own that is not vanilla."""
+    if folder is None:
+        return False
+    held = load_config(resolve(folder)).get("attention")
+    return bool(from_config(held) != Vanilla())
 
 
 def _loaded(maker: type[Any], folder: Any, given: dict[str, Any]) -> Any:

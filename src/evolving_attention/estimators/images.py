@@ -76,8 +76,8 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
             which sets its sizes and its attention.
         attention: an attention kind of ``ea.attention``, its dict or name, or a list
             with one for each layer; None: for ``"vit"`` ``Evolving(alpha=0.1,
-            beta=0.3)``, otherwise the architecture's own. ``Vanilla()`` is the plain
-            network.
+            beta=0.3)``, or what ``pretrained`` has, unless that is vanilla; otherwise
+            the architecture's own. ``Vanilla()`` is the plain network.
         image_size: pixels of a side, or [height, width]; None: the size of the pictures
             if all have the same one, else 224.
         patch_size: size of a patch, in the same format; None: 16 for sides from 128

@@ -40,7 +40,8 @@ _OPTIONS = """
 
     Args:
         attention: an attention kind of ``ea.attention``, its dict or name;
-            None: ``Evolving(alpha=0.5, beta=0.3)``, the paper's best on time series.
+            None: ``Evolving(alpha=0.5, beta=0.3)``, the paper's best on time series, or
+            what ``pretrained`` has, unless that is vanilla.
             ``Vanilla()`` is the DC-Transformer.
         alpha, beta, kernel_size: options of the attention, if ``attention`` is None or
             a name: share of the previous map, of the convolution, and its size. None:
