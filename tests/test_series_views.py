@@ -90,3 +90,19 @@ def test_maps_of_one_layer_by_its_number() -> None:
         strict=True,
     ):
         assert np.array_equal(one, same)
+
+
+def test_views_of_a_model_in_training_mode_are_those_of_evaluation() -> None:
+    X, y = waves(6)
+    model = ea.TimeSeriesClassifier(**{**TINY, "n_epochs": 1}).fit(X, y)
+    features, maps, odds = (
+        model.embed(X),
+        model.attention_maps(X),
+        model.predict_proba(X),
+    )
+    model.model_.train()
+    assert np.array_equal(model.embed(X), features)
+    for one, same in zip(model.attention_maps(X), maps, strict=True):
+        assert np.array_equal(one, same)
+    assert model.model_.training
+    assert np.array_equal(model.predict_proba(X), odds)  # batch norm is as before

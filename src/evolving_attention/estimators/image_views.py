@@ -58,7 +58,7 @@ class ImageViews:
                 "attention, expected their numbers from 0; correct them, or fit a "
                 "network with attention"
             )
-        model, device = self.model_.eval(), self.device
+        model, device = self.model_, self.device
         for _, out in passes(model, rows, device, count, output_attentions=chosen):
             every = [out.attentions[i] for i in chosen]
             if len(sizes := {one.shape[-1] for one in every}) > 1:
@@ -85,7 +85,7 @@ class ImageViews:
             DataError, InputError, ShapeError, DTypeError: a picture cannot be used.
         """
         rows, found = self._rows_of(X), []
-        model, device = self.model_.eval(), self.device
+        model, device = self.model_, self.device
         for _, out in passes(model, rows, device, 1, output_hidden_states=True):
             last = host_array(out.hidden_states[-1]).astype(np.float32)
             if last.ndim == 4:  # [B, channels, height, width]

@@ -125,7 +125,7 @@ def passes(
     """Yields (indices of the rows, the model's output), batch by batch.
 
     Args:
-        model: moved to the device first.
+        model: moved to the device first; runs in evaluation mode.
         rows: series or pictures.
         device: where the model runs.
         share: layers whose maps a batch holds at the same time.
@@ -133,7 +133,7 @@ def passes(
     """
     runtime.place_model(model, device)
     size = max(1, fitting.evaluation_batch(model, int(rows.lengths.max())) // share)
-    with runtime.no_grad():
+    with runtime.evaluating(model):
         for begin in range(0, len(rows), size):
             indices = np.arange(begin, min(begin + size, len(rows)))
             yield indices, model(**b.inputs_of(rows.gather(indices)), **wanted)
