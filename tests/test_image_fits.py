@@ -209,6 +209,17 @@ def test_attention_maps_of_other_networks() -> None:
     assert deep.attention_maps(stripes(8, 64)[0], 0)[0].shape == (1, 2, 16, 16)
 
 
+@pytest.mark.parametrize("name", ["half", "imagenet"])
+def test_floats_up_to_one_are_refused_where_bytes_are_expected(name: str) -> None:
+    model = ea.ImageClassifier(**ONCE, normalize=name)
+    x = np.repeat(X[..., None], 3, axis=3)
+    said = f"X.0.: pixels are floats up to 1 .*, expected 0 to 255 for .*'{name}'; pass"
+    for wrong in (x / 255, x / 127.5 - 1):
+        with pytest.raises(ea.DataError, match=said):
+            model.fit(wrong, Y)
+    model.fit(x.astype(np.float32), Y)
+
+
 # --- checkpoints ----------------------------------------------------------------------
 
 

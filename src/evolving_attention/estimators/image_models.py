@@ -22,7 +22,8 @@ from evolving_attention.data.image_transforms import (
     centred,
     resized,
 )
-from evolving_attention.errors import ConfigError, InputError, suggestion
+from evolving_attention.data.images import Pictures
+from evolving_attention.errors import ConfigError, DataError, InputError, suggestion
 from evolving_attention.estimators.rules import refuse_twice
 from evolving_attention.interop.hf import load_config
 from evolving_attention.interop.resolve import resolve
@@ -34,6 +35,7 @@ __all__ = [
     "augmentation",
     "check_architecture",
     "check_augmentation",
+    "check_bytes",
     "check_dicts",
     "new",
     "originals",
@@ -175,6 +177,20 @@ def check_augmentation(estimator: Any, size: tuple[int, int]) -> None:
                 f"x {size[1]} pixels, expected less than {min(size)}: nothing may be "
                 "left of a picture; take a smaller number"
             )
+
+
+def check_bytes(estimator: Any, given: Pictures) -> None:
+    """Refuse floats up to 1 or below 0 where ``normalize`` expects 0 to 255.
+
+    Raises:
+        DataError: the pictures' scale is another one.
+    """
+    if estimator.normalize in ("half", "imagenet") and given.in_bytes is False:
+        raise DataError(
+            f"{given.names[0]}: pixels are floats up to 1 or below 0, expected 0 to "
+            f"255 for normalize={estimator.normalize!r}; pass 255 * X if they are from "
+            "0 to 1, or take normalize='dataset'"
+        )
 
 
 def scaling(pixels: Array, normalize: str) -> tuple[list[float], list[float]]:

@@ -284,6 +284,7 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
             self._labels(X, y, given), len(given.pixels), PICTURES
         )
         classes = np.unique(labels)
+        image_models.check_bytes(self, given)
         size = image_models.size_of(self, given.pixels)
         image_models.check_augmentation(self, size)
         import evolving_attention as ea
