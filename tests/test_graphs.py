@@ -106,6 +106,16 @@ def test_entries_of_zero_are_no_edges_and_an_empty_graph_is_one():
     assert ea.Graph.of([[0, 1], [1, 0]], symmetric=True).num_edges == 2
 
 
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_entries_at_one_place_are_added(form):
+    indices, starts = np.array([1, 1, 2, 2]), np.array([0, 2, 4, 4])
+    parts = (np.array([1.0, -1.0, 2.0, 3.0]), indices, starts)
+    matrix = getattr(sparse, f"{form}_array")(parts, shape=(3, 3))
+    pair = [[1], [2]] if form == "csr" else [[2], [1]]
+    assert ea.Graph.of(matrix).edge_index.tolist() == pair
+    assert matrix.data.tolist() == parts[0].tolist()  # the caller's matrix stays
+
+
 def test_a_graph_is_pickled():
     again = pickle.loads(pickle.dumps(graph()))
     assert np.array_equal(again.edge_index, graph().edge_index)

@@ -141,7 +141,9 @@ class Graph:
                 f"graph: a matrix of shape {matrix.shape}, expected "
                 f"({expected}, {expected}): a row and a column for each node"
             )
-        entries = matrix.tocsr().tocoo()  # sums duplicate entries into one
+        summed = matrix.tocsr(copy=True)
+        summed.sum_duplicates()
+        entries = summed.tocoo()
         values = np.asarray(entries.data)
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             at = int(np.argmin(np.isfinite(values)))
