@@ -116,6 +116,28 @@ def test_forms_of_files_are_alike(tmp_path: Path) -> None:
     assert np.array_equal(plain.x, x.toarray())
 
 
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize(
+    ("value", "dtype"), [(100, np.float16), (-128, np.int8), (True, np.bool_)]
+)
+def test_features_of_small_types_are_normalized(
+    tmp_path: Path, value: Any, dtype: Any, compressed: bool
+) -> None:
+    from scipy import sparse
+
+    x, given = np.full((NODES, 1000), value, dtype), arrays()
+    held = {"x": x}
+    if compressed:
+        rows = sparse.csr_array(x.astype(float))
+        held = {"x_data": rows.data.astype(dtype), "x_indices": rows.indices}
+        held |= {"x_indptr": rows.indptr, "x_shape": np.array(rows.shape)}
+    np.savez(tmp_path / "a.npz", edges=given["edges"], **held)
+    found = load_npz(tmp_path / "a.npz").x
+    found = found.toarray() if compressed else found
+    expected = np.full(x.shape, np.sign(int(value)) / 1000, np.float32)
+    assert np.array_equal(found, expected)
+
+
 @pytest.mark.parametrize(
     ("change", "words", "code", "message"),
     [

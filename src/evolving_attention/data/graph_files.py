@@ -144,6 +144,8 @@ def _check_finite(x: Any) -> None:
 
 
 def _normalized(x: Any) -> Any:
+    if x.dtype not in (np.float32, np.float64):
+        x = x.astype(np.float64)  # float16 and int8 overflow
     sums = np.asarray(abs(x).sum(axis=1)).reshape(-1, 1)
     scale = np.divide(1.0, sums, out=np.zeros(sums.shape), where=sums != 0)
     if not hasattr(x, "tocsr"):
