@@ -153,6 +153,23 @@ def test_evolving_maps_and_embeddings(data):
     )
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_the_name_evolving_means_kernels_of_size_one(data, tmp_path, several):
+    x, y, graph = data
+    kind, plain = ea.attention.Evolving(kernel_size=1), ea.attention.Vanilla()
+    name, expected = "evolving", kind
+    if several:
+        name, expected = ["vanilla", "evolving", plain], (plain, kind, plain)
+    options = {**SMALL, "n_epochs": 2, "num_layers": 3}
+    model = ea.GraphNodeClassifier(**options, attention=name).fit(x, y, graph=graph)
+    assert model.model_.config.attention == expected
+    model.save(tmp_path)
+    loaded = ea.GraphNodeClassifier.load(tmp_path)
+    odds = model.predict_proba(x)
+    assert np.array_equal(loaded.predict_proba(x, graph), odds)
+    assert np.array_equal(loaded.fit(x, y, graph=graph).predict_proba(x), odds)
+
+
 def test_conventions(data, fitted, tmp_path):
     x, _, graph = data
     assert clone(fitted).get_params() == fitted.get_params()

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from evolving_attention.attention import from_config
+from evolving_attention.attention import Evolving, from_config
+from evolving_attention.attention.spec import to_config
 from evolving_attention.data.graph import Graph
 from evolving_attention.data.labels import listed
 from evolving_attention.data.series_axes import names_of
@@ -69,8 +70,9 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
 
     Args:
         attention: an evolve kind of ``ea.attention`` with kernels of size 1, its dict
-            or name; None: plain GAT. ``Evolving(0.1, 0.1, kernel_size=1)`` is EA-GAT,
-            which needs three layers: the output layer has other heads.
+            or name, or a list with one for each layer; None: plain GAT. ``"evolving"``,
+            ``Evolving(0.1, 0.1, kernel_size=1)``, is EA-GAT, which needs three layers:
+            the output layer has other heads.
         hidden_size: width of a layer, all heads together.
         num_layers, num_heads, num_output_heads: number of layers, including the output
             layer; heads of each layer; heads of the output layer, which are averaged.
@@ -265,7 +267,17 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
                 f"{type(self).__name__}: model_options has {', '.join(both)}, which "
                 "are options of the estimator; expected others; give them there"
             )
-        return {**options, "attention": from_config(self.attention), **given}
+        return {**options, "attention": self._attention(), **given}
+
+    def _attention(self) -> Any:
+        """Returns the attention of all layers, or of each."""
+
+        def known(one: Any) -> Any:  # kernels over edges have size 1
+            return Evolving(kernel_size=1) if one == "evolving" else one
+
+        given = self.attention
+        several = isinstance(given, (list, tuple))
+        return from_config(list(map(known, given)) if several else known(given))
 
     def _settings(self) -> graph_fitting.GraphSettings:
         every = int(self.verbose)
@@ -423,9 +435,8 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
             CheckpointError: the folder cannot be written.
         """
         self._fitted()
-        attention = from_config(self.attention).to_dict()
         record = {
-            **files.heading(self, attention=attention),
+            **files.heading(self, attention=to_config(self._attention())),
             "classes": self.classes_.tolist(),
             "kind": self.classes_.dtype.str,
             "history": self.history_,
