@@ -178,6 +178,17 @@ def test_pictures_of_a_class_may_lie_in_folders_of_it(tmp_path: Path) -> None:
         read_pictures(root / "a")
 
 
+def test_links_to_folders_of_pictures_are_followed(tmp_path: Path) -> None:
+    root, store = folder_of(tmp_path / "root"), folder_of(tmp_path / "store")
+    own = read_pictures(root).labels
+    for letter in "ab":
+        (root / letter / "more").symlink_to(store / letter)
+        (root / letter / "nowhere").symlink_to(tmp_path / "nowhere")
+        (root / letter / "loop").symlink_to(root / letter)
+        (store / letter / "back").symlink_to(root / letter)
+    assert read_pictures(root).labels == sorted([*own, *own])
+
+
 def test_bad_pictures_are_skipped_and_named(tmp_path: Path) -> None:
     root = folder_of(tmp_path)
     (root / "a" / "02.png").write_bytes(b"no picture")

@@ -185,11 +185,29 @@ def _suffixes() -> tuple[str, ...]:
     return tuple(one for one in SUFFIXES if one != ".avif" or one in reads)
 
 
-def _seen(folder: Path) -> Iterator[Path]:
-    """Yields all paths below a folder, without names that begin with a dot."""
-    for path in folder.rglob("*"):
-        if not any(part.startswith(".") for part in path.relative_to(folder).parts):
-            yield path
+def _seen(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
+    """Yields all paths below a folder, without names that begin with a dot.
+
+    Follows links, but not into a folder that contains the link.
+
+    Raises:
+        DataError: a folder cannot be read.
+    """
+    above = (*above, folder.resolve())
+    try:
+        paths = list(folder.iterdir())
+    except OSError as error:
+        raise DataError(
+            f"cannot be read ({error.strerror}), expected a folder of pictures; allow "
+            "reading it, or move it out",
+            str(folder),
+        ) from None
+    for path in paths:
+        if path.name.startswith("."):
+            continue
+        yield path
+        if path.is_dir() and path.resolve() not in above:
+            yield from _seen(path, above)
 
 
 def loose(root: Path) -> list[Path]:
