@@ -220,6 +220,23 @@ def test_floats_up_to_one_are_refused_where_bytes_are_expected(name: str) -> Non
     model.fit(x.astype(np.float32), Y)
 
 
+# --- folders --------------------------------------------------------------------------
+
+
+def test_pictures_of_one_class_are_predicted_but_not_learnt(tmp_path: Path) -> None:
+    image_module = pytest.importorskip(
+        "PIL.Image", reason="needs Pillow (extra: image)"
+    )
+    colours = np.repeat(X[..., None], 3, axis=3).astype(np.uint8)
+    (tmp_path / "a").mkdir()
+    for i, picture in enumerate(colours[:3]):
+        image_module.fromarray(picture).save(tmp_path / "a" / f"{i}.png")
+    model = ea.ImageClassifier(**ONCE).fit(colours, Y)
+    assert np.array_equal(model.predict(tmp_path), model.predict(colours[:3]))
+    with pytest.raises(ea.InputError, match=r"3 pictures .* of one class, \['a'\]"):
+        ea.ImageClassifier(**ONCE).fit(tmp_path)
+
+
 # --- checkpoints ----------------------------------------------------------------------
 
 

@@ -239,8 +239,8 @@ def class_folders(
         known: class names that may occur; None: any.
 
     Raises:
-        DataError: the folder is missing or has no subfolders, or fewer than two (if any
-            class may occur); a class has no picture, or is unknown.
+        DataError: the folder is missing or has no subfolders; a class has no picture,
+            or is unknown.
     """
     if not root.is_dir():
         raise DataError(
@@ -252,11 +252,10 @@ def class_folders(
         for path in root.iterdir()
         if path.is_dir() and not path.name.startswith(".")
     )
-    least = 2 if known is None else 1
-    if len(folders) < least:
+    if not folders:
         raise DataError(
-            f"has {len(folders)} folders, expected {least} or more, a folder of "
-            "pictures for each class: ROOT/cat/1.png, ROOT/dog/7.jpg",
+            "has no folders, expected a folder of pictures for each class: "
+            "ROOT/cat/1.png, ROOT/dog/7.jpg",
             str(root),
         )
     files: list[Path] = []
