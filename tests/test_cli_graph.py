@@ -418,10 +418,13 @@ def test_an_interrupted_run_saves_what_it_has(
         return steps[-1]
 
     words = ("train", "--data_file", file, *QUICK, "--output_dir", out)
+    out.mkdir()
+    (out / "results.json").write_text("{}")  # of the model that is replaced
     with monkeypatch.context() as patch:
         patch.setattr(graph_fitting, "step", interrupted)
-        code, _, told = run(*words)
+        code, _, told = run(*words, "--overwrite_output_dir")
     assert code == 128 + number
+    assert not (out / "results.json").exists()
     assert f"{number.name} after 2 of 5 epochs: the best so far, epoch" in told
     assert [one for one in recwarn if "SIG" in str(one.message)] == []
     assert run("evaluate", "--data_file", file, "--model_dir", out)[0] == 0

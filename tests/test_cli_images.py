@@ -173,9 +173,13 @@ def test_an_interrupted_run_saves_what_it_has(
 ) -> None:
     root, out = folder_of(tmp_path / "train", 24), tmp_path / "out"
     signal_sender(monkeypatch)(number, epoch=3)
+    out.mkdir()
+    (out / "results.json").write_text("{}")  # of the model that is replaced
     words = ["image", "train", "--train_dir", root, "--output_dir", out, *SMALL]
+    words.append("--overwrite_output_dir")
     done = CliRunner().invoke(app, [*map(str, words)])
     assert done.exit_code == 128 + number, done.output
+    assert not (out / "results.json").exists()
     assert f"{number.name} after 2 of 3 epochs: the best so far, epoch" in done.output
     assert [one for one in recwarn if "SIG" in str(one.message)] == []
     run("evaluate", "--model_dir", out, "--test_dir", root)

@@ -321,6 +321,8 @@ def test_an_interrupted_run_saves_what_it_has(
     out = tmp_path / "out"
     data = ["--dataset", "Waves", "--data_dir", files.parent]
     words = ["train", *data, *SMALL, "--seeds", 1, 2, "--output_dir", out]
+    out.mkdir()
+    (out / "results.json").write_text("{}")  # of a model that is replaced
     send(number, epoch=3)
     code, _, told = run(*words)
     assert code == 128 + number

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 from evolving_attention import errors
+from evolving_attention.cli.repeat_results import RESULTS
 
 __all__ = [
     "HELP_OPTIONS",
@@ -189,11 +190,12 @@ def fit(estimator: Any, *args: Any, **kwargs: Any) -> None:
 
 
 def save_fitted(estimator: Any, folder: Path) -> None:
-    """Save what :func:`fit` left.
+    """Save what :func:`fit` left, after removing the results of an earlier model.
 
     Raises:
         Interrupted: a signal ended the fit.
     """
+    (folder / RESULTS).unlink(missing_ok=True)
     estimator.save(folder)
     if estimator.interrupted_ is not None:
         done = len(estimator.history_), estimator.n_epochs, estimator.best_epoch_

@@ -17,6 +17,7 @@ from evolving_attention.cli.commands import of_groups
 from evolving_attention.cli.common import fit, save_fitted
 from evolving_attention.cli.repeat import Once, claim_folder
 from evolving_attention.cli.repeat_arguments import RepeatArguments
+from evolving_attention.cli.repeat_results import RESULTS
 from evolving_attention.cli.timeseries_results import write_csv
 from evolving_attention.errors import ConfigError, DataError, InputError
 from evolving_attention.interop.json_file import read_object
@@ -139,7 +140,7 @@ def _train(
         results["test_accuracy"] = classifier.score(
             found.x, y, found.graph, found.parts["test"]
         )
-    durable.write_json(folder / "results.json", results)
+    durable.write_json(folder / RESULTS, results)
     return _table(results)
 
 

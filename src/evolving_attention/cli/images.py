@@ -13,12 +13,11 @@ from evolving_attention.cli.commands import of_groups
 from evolving_attention.cli.common import fit, save_fitted
 from evolving_attention.cli.repeat import Once, claim_folder
 from evolving_attention.cli.repeat_arguments import RepeatArguments
+from evolving_attention.cli.repeat_results import RESULTS
 from evolving_attention.cli.timeseries_results import align, predicted, write_csv
 from evolving_attention.errors import DataError, ShapeError
 
 __all__ = ["EVALUATE", "PREDICT", "TRAIN"]
-
-RESULTS = "results.json"
 
 
 def _train(

@@ -117,6 +117,8 @@ def repeated(
     own_folder(root, settings_of(options, given), fresh, content)
     records = {} if fresh else {s: read_record(root / f"seed-{s}" / RUN) for s in seeds}
     done = _agreed([seed for seed, record in records.items() if record is not None])
+    if fresh and distributed.is_first():
+        (root / RESULTS).unlink(missing_ok=True)
     for seed in seeds:
         if seed not in done:
             own = _of_seed(options, given, root / f"seed-{seed}", seed)

@@ -151,7 +151,7 @@ def _train(
         folder = root / f"seed-{seed}"
         record = _kept(folder, {**options, "random_state": seed}, content, training)
         if record is None:
-            record = _one_run(kind, folder, options, seed, train_part)
+            record = _one_run(kind, folder, root, options, seed, train_part)
         if test_part is not None:
             _score(folder, record, test_part, options["device"])
         runs.append(record)
@@ -261,7 +261,7 @@ def _read_run(file: Path) -> dict[str, Any] | None:
 
 
 def _one_run(
-    kind: Any, folder: Path, options: dict[str, Any], seed: int, train: Any
+    kind: Any, folder: Path, root: Path, options: dict[str, Any], seed: int, train: Any
 ) -> dict[str, Any]:
     """Fits one estimator and saves it; after a signal, saves the best epoch so far.
 
@@ -272,19 +272,27 @@ def _one_run(
     fit(estimator, train, train.y)
     record = run_record(estimator.result_, estimator.model_, seed, options)
     record["content"] = {"train": content_hash(train)}
-    _save(estimator.save, folder, record, options["n_epochs"])
+    _save(estimator.save, folder, root, record, options["n_epochs"])
     return record
 
 
 def _save(
-    save: Callable[[Path], None], folder: Path, record: dict[str, Any], n_epochs: int
+    save: Callable[[Path], None],
+    folder: Path,
+    root: Path,
+    record: dict[str, Any],
+    n_epochs: int,
 ) -> None:
-    """Save a model and its record; a signal is handled afterwards.
+    """Save a model and its record, after removing the results of an earlier one.
+
+    A signal is handled afterwards.
 
     Raises:
         Interrupted: a signal came during this call or during training.
     """
     with InterruptGuard() as guard:
+        for stale in (folder / RUN, root / RESULTS):
+            stale.unlink(missing_ok=True)
         save(folder)
         durable.write_json(folder / RUN, record)
     if record["interrupted"]:
@@ -417,7 +425,7 @@ def _pretrain(
             wanted = {**options, **vars(mask), "random_state": seed}
             record = _kept(folder, wanted, content, training)
         if record is None:
-            record = _one_pretraining(folder, options, mask, seed, train_part)
+            record = _one_pretraining(folder, root, options, mask, seed, train_part)
         runs.append(record)
         _LOGGER.info("seed %d: %s, saved in %s", seed, one_line(record), folder)
     results = collected(runs, table(runs), training.compare)
@@ -440,7 +448,7 @@ PRETRAIN = of_groups(
 
 
 def _one_pretraining(
-    folder: Path, options: dict[str, Any], mask: Any, seed: int, train: Any
+    folder: Path, root: Path, options: dict[str, Any], mask: Any, seed: int, train: Any
 ) -> dict[str, Any]:
     """Pre-trains one model and saves it; after a signal, the best epoch so far.
 
@@ -456,5 +464,5 @@ def _one_pretraining(
     )
     record = run_record(result, fitted, seed, {**options, **vars(mask)})
     record["content"] = {"train": content_hash(train, targets=False)}
-    _save(fitted.save_pretrained, folder, record, options["n_epochs"])
+    _save(fitted.save_pretrained, folder, root, record, options["n_epochs"])
     return record
