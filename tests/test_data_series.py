@@ -159,6 +159,44 @@ def test_tables_with_an_index_of_series_and_time() -> None:
     assert "sorted order of id" in read(table.iloc[::-1]).doubt
 
 
+@pytest.mark.parametrize(
+    ("times", "order"),
+    [
+        (["1/1/2020", "10/1/2020", "2/1/2020"], [0, 2, 1]),
+        (["2020-01-03", "2020-01-01", "2020-01-02"], [1, 2, 0]),
+        (["1e1", "9", "-2.5"], [2, 1, 0]),
+        (["t10", "t9", "t1"], [2, 1, 0]),
+    ],
+)
+def test_times_written_as_text_are_sorted_as_times(
+    times: list[str], order: list[int], tmp_path
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = [(i, t, x) for i in "ab" for t, x in zip(times, (5.0, 6, 7), strict=True)]
+    long = pandas.DataFrame(rows, columns=["id", "time", "value"])
+    for one in read(long.set_index(["id", "time"])).series:
+        assert one[0].tolist() == [5.0 + i for i in order]
+    long.to_csv(tmp_path / "a.csv", index=False)
+    part = ea.timeseries.read_csv(tmp_path / "a.csv", labelled=False)
+    assert np.array_equal(
+        part.X[0][0], read(long.set_index(["id", "time"])).series[0][0]
+    )
+
+
+def test_times_that_have_no_order_are_refused() -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"id": [0, 0], "day": ["mon", "fri"], "x": [1.0, 2.0]})
+    with pytest.raises(
+        ea.InputError, match="row 0 has the time 'mon', neither a number nor a date"
+    ):
+        read(table.set_index(["id", "day"]))
+    table["day"] = pandas.Categorical(table["day"], ["mon", "fri"], ordered=True)
+    assert read(table.set_index(["id", "day"])).series[0].tolist() == [[1.0, 2.0]]
+    table["day"] = ["1", "1.0"]
+    with pytest.raises(ea.InputError, match=r"\(0, 1.0\) comes twice"):
+        read(table.set_index(["id", "day"]))
+
+
 def test_padding_at_the_end_is_cut_off_and_gaps_stay() -> None:
     one = np.array([[1.0, NAN, 3.0, NAN, NAN], [NAN, NAN, NAN, 4.0, NAN]])
     (found,) = as_series([one])

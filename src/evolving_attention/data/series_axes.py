@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.errors import InputError, ShapeError
+from evolving_attention.errors import InputError, ShapeError, require
 
 __all__ = [
     "CHANNELS",
     "IDS",
     "TIMES",
+    "TIME_FORMS",
     "frames_axis",
     "frames_channels",
     "is_frame",
+    "is_number",
     "names_of",
     "refuse_disorder",
     "refuse_long",
@@ -24,6 +26,7 @@ __all__ = [
     "refuse_other_steps",
     "series_of_index",
     "step_numbers",
+    "time_order",
     "unsorted",
 ]
 
@@ -56,8 +59,12 @@ CHANNELS = frozenset(
 IDS = frozenset(
     ("case", "id", "instance", "sample", "series", "subject", "uid", "unit")
 )
+TIME_FORMS = "write dates as 2024-05-31T12:00, steps as 1, 2, …"  # in messages
 _FEW_COLUMNS = 8  # maximum columns of a table that may be a long one
 _NUMBERED = re.compile(r"(\D*)(?<!-)(\d+(?:\.\d+)?)(\D*)")  # t1, step 10
+_DATED = re.compile(r"\d{4}|\d\D+\d")
+
+Array = np.ndarray[Any, Any]
 
 
 def is_frame(value: Any) -> bool:
@@ -141,6 +148,37 @@ def step_numbers(labels: Sequence[str]) -> list[float] | None:
     return [float(one[2]) for one in steps] if alike else None
 
 
+def time_order(text: Sequence[str]) -> tuple[Array, int | None]:
+    """Returns numbers that sort times written as text: numbers, t1, t2, …, or dates.
+
+    Returns:
+        The numbers, and the index of the first time that is none of these, or None.
+
+    Raises:
+        MissingExtraError: pandas, which reads dates, is not installed.
+    """
+    if all(map(is_number, text)):
+        return np.array(text).astype(np.float64), None
+    numbers = step_numbers(text)
+    if numbers is not None:
+        return np.array(numbers), None
+    pandas = require("pandas", extra="timeseries", why="to read tables of series")
+    dates = pandas.to_datetime(
+        pandas.Series(text, dtype=object), errors="coerce", utc=True
+    )
+    bad = dates.isna().to_numpy() | [not _DATED.search(one) for one in text]
+    order = np.asarray(dates.astype("int64"))
+    return order, int(np.argmax(bad)) if bad.any() else None
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a finite number."""
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
+
+
 def unsorted(labels: Any) -> list[float] | None:
     """Returns the numbers of text labels that neither rise nor fall, else None.
 
@@ -218,7 +256,8 @@ def series_of_index(
 
     Raises:
         ShapeError: the index has more levels, or its first level is time.
-        InputError: a time step appears twice, or a row has no series or no time.
+        InputError: a time step appears twice, a row has no series or no time, or a
+            time is text that is neither a number nor a date.
     """
     index = table.index
     if index.nlevels != 2:
@@ -239,14 +278,15 @@ def series_of_index(
                 f"{name}: row {row} has the index {tuple(index[row])}, expected a "
                 f"{what} in every row; complete it or leave the row out"
             )
-    if not index.is_unique:
-        twice = ", ".join(map(str, index[index.duplicated()][0]))
+    ordered = _times(index, name)
+    if not ordered.is_unique:
+        twice = ", ".join(map(str, index[ordered.duplicated()][0]))
         raise InputError(
             f"{name}: (series, time) = ({twice}) comes twice, expected each time step "
             "once; average or drop the copies"
         )
-    groups = table.groupby(level=0, sort=True, observed=True)
-    found = [_by_time(group).to_numpy().T for _, group in groups]
+    groups = table.set_axis(ordered).groupby(level=0, sort=True, observed=True)
+    found = [group.sort_index().to_numpy().T for _, group in groups]
     ids = tuple(label for label, _ in groups)
     doubt = None
     if tuple(dict.fromkeys(index.get_level_values(0))) != ids:
@@ -258,11 +298,23 @@ def series_of_index(
     return found, ids, doubt
 
 
-def _by_time(group: Any) -> Any:
-    """Returns the rows of one series sorted by time; t2 comes before t10."""
-    names = names_of(group.index.get_level_values(1))
-    numbers = None if names is None else step_numbers(names)
-    return group.sort_index() if numbers is None else group.iloc[np.argsort(numbers)]
+def _times(index: Any, name: str) -> Any:
+    """Returns the index with times written as text replaced by numbers to sort by.
+
+    Raises:
+        InputError: a time is neither a number nor a date.
+    """
+    times = index.get_level_values(1)
+    names = names_of(times)
+    if names is None or getattr(times.dtype, "ordered", False):  # of a categorical
+        return index
+    numbers, bad = time_order(names)
+    if bad is not None:
+        raise InputError(
+            f"{name}: row {bad} has the time {names[bad]!r}, neither a number nor a "
+            f"date, expected a time; {TIME_FORMS}"
+        )
+    return index.from_arrays([index.get_level_values(0), numbers], names=index.names)
 
 
 def refuse_long(table: Any, name: str) -> None:

@@ -17,8 +17,10 @@ from evolving_attention.data.records import check_separator
 from evolving_attention.data.series_axes import (
     CHANNELS,
     IDS,
+    TIME_FORMS,
     TIMES,
-    step_numbers,
+    is_number,
+    time_order,
     unsorted,
 )
 from evolving_attention.data.series_parts import SeriesPart
@@ -36,7 +38,6 @@ _EMPTY = (
 _WORDS = ("NA", "N/A", "n/a", "NULL", "null", "None")
 _DELIMITERS = ",;\t|"
 _NAMELESS = re.compile(r"(Unnamed: \d+)?")  # pandas' name of a nameless column
-_DATED = re.compile(r"\d{4}|\d\D+\d")
 
 Array = np.ndarray[Any, Any]
 
@@ -177,7 +178,7 @@ class _Table:
                 "is between them by delimiter= (--delimiter)",
                 0,
             )
-        if all(map(_is_number, names)) and not all(map(str.isdigit, names)):
+        if all(map(is_number, names)) and not all(map(str.isdigit, names)):
             raise self.error(
                 "has only numbers in its first line, expected a header; add one, such "
                 "as label,0,1,2",
@@ -256,7 +257,7 @@ class _Table:
                 row, text = next(
                     (row, text)
                     for row, text in column.dropna().items()
-                    if not _is_number(text)
+                    if not is_number(text)
                 )
                 raise self.error(
                     f"{text!r} in the column {name!r} is no number, expected one or "
@@ -271,7 +272,7 @@ class _Table:
         """Returns a column as text without outer blanks, NaN for empty cells."""
         column = self.frame[name].str.strip()
         empty, words = column == "", column.isin(_WORDS)
-        if all(map(_is_number, column[~(empty | words)].dropna())):
+        if all(map(is_number, column[~(empty | words)].dropna())):
             empty |= words
         return column.mask(empty)
 
@@ -306,23 +307,15 @@ class _Table:
 
     def order(self, name: str) -> Array:
         """Returns the time column as numbers to sort by."""
-        pandas = require("pandas", extra="timeseries", why="to read tables of series")
         text = self.text(name)
-        if all(map(_is_number, text)):
-            return np.asarray(text.astype(np.float64))
-        numbers = step_numbers(text.tolist())
-        if numbers is not None:
-            return np.array(numbers)
-        dates = pandas.to_datetime(pandas.Series(text), errors="coerce", utc=True)
-        bad = dates.isna().to_numpy() | [not _DATED.search(one) for one in text]
-        if bad.any():
-            row = int(np.argmax(bad))
+        numbers, bad = time_order(text.tolist())
+        if bad is not None:
             raise self.error(
-                f"{text[row]!r} in the column {name!r} is neither a number nor a date, "
-                "expected a time; write dates as 2024-05-31T12:00, steps as 1, 2, …",
-                int(self.frame.index[row]) + 1,
+                f"{text[bad]!r} in the column {name!r} is neither a number nor a date, "
+                f"expected a time; {TIME_FORMS}",
+                int(self.frame.index[bad]) + 1,
             )
-        return np.asarray(dates.astype("int64"))
+        return numbers
 
 
 def _header(path: Path, delimiter: str | None) -> tuple[str, list[str], int, str]:
@@ -438,7 +431,7 @@ def _labels_or_values(
 ) -> tuple[Array, bool]:
     """Returns the target of each series, and whether targets are values."""
     text = table.text(column)[rows]
-    numeric = all(map(_is_number, text))
+    numeric = all(map(is_number, text))
     values = text.astype(np.float64) if numeric else None
     whole = values is not None and bool((values == np.round(values)).all())
     if regression is None:
@@ -458,17 +451,10 @@ def _labels_or_values(
             )
         return np.array(labels), False
     if values is None:
-        row = next(i for i, one in enumerate(text) if not _is_number(one))
+        row = next(i for i, one in enumerate(text) if not is_number(one))
         raise table.error(
             f"{text[row]!r} in the column {column!r} is no number, expected values for "
             "a regression; leave regression=True (--do_regression) out for labels",
             int(table.frame.index[rows[row]]) + 1,
         )
     return values, True
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return bool(np.isfinite(float(text)))
-    except ValueError:
-        return False
