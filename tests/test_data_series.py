@@ -197,6 +197,16 @@ def test_times_that_have_no_order_are_refused() -> None:
         read(table.set_index(["id", "day"]))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int16])
+def test_masked_values_are_missing(dtype) -> None:
+    values = np.array([[[1, -99, 3], [4, 5, 6]]], dtype)
+    given = np.ma.masked_array(values, mask=values < 0)
+    for one in (given, list(given), np.ma.masked_array(values)[:, 1:]):
+        (found,) = read(one).series
+        assert np.isnan(found).sum() == np.ma.count_masked(one[0])
+    assert np.array_equal(read(given).series[0][0], [1, np.nan, 3], equal_nan=True)
+
+
 def test_padding_at_the_end_is_cut_off_and_gaps_stay() -> None:
     one = np.array([[1.0, NAN, 3.0, NAN, NAN], [NAN, NAN, NAN, 4.0, NAN]])
     (found,) = as_series([one])

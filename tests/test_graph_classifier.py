@@ -208,6 +208,12 @@ def test_features_that_are_no_table_are_refused(data, fitted, x):
             call()
 
 
+def test_masked_features_are_refused(data):
+    x, y, graph = data
+    with pytest.raises(ea.InputError, match="X: has masked values, expected a num"):
+        ea.GraphNodeClassifier().fit(np.ma.masked_array(x, mask=x > 1), y, graph=graph)
+
+
 def test_patience_needs_a_validation_part(data):
     x, y, graph = data
     options = {**SMALL, "n_epochs": 2, "validation_fraction": 0.0}

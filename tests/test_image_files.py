@@ -189,6 +189,14 @@ def test_links_to_folders_of_pictures_are_followed(tmp_path: Path) -> None:
     assert read_pictures(root).labels == sorted([*own, *own])
 
 
+def test_masked_pixels_are_refused() -> None:
+    given = np.ma.masked_array(np.full((2, 4, 4), 9, np.uint8))
+    assert read_pictures(given).pixels[0].max() == 9
+    given[1, 2, 2] = np.ma.masked
+    with pytest.raises(ea.InputError, match=r"X\[1\]: has masked pixels, expected"):
+        read_pictures(given)
+
+
 def test_bad_pictures_are_skipped_and_named(tmp_path: Path) -> None:
     root = folder_of(tmp_path)
     (root / "a" / "02.png").write_bytes(b"no picture")

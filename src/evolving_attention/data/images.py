@@ -288,6 +288,11 @@ def _one(item: Any, where: str) -> Array:
     """Reads a picture as [height, width, channels]."""
     if isinstance(item, (str, os.PathLike, bytes)) or hasattr(item, "getexif"):
         return decode(item, where)
+    if np.ma.is_masked(item):
+        raise InputError(
+            f"{where}: has masked pixels, expected a value for each; fill them by "
+            ".filled(value), or leave the picture out"
+        )
     array = np.asarray(item)
     if array.ndim not in (2, 3):
         raise ShapeError(

@@ -257,7 +257,9 @@ def _one(item: Any, where: str) -> Series:
 
 
 def _numbers(value: Any, where: str) -> Series:
-    """Converts to float64, or raises an error with the reason."""
+    """Converts to float64, masked values to NaN, or raises an error with the reason."""
+    if isinstance(value, np.ma.MaskedArray) and value.dtype.kind in "biuf":
+        return np.asarray(np.ma.filled(value.astype(np.float64), np.nan))
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:

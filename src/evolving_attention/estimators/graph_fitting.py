@@ -13,7 +13,7 @@ from evolving_attention import functional as F
 from evolving_attention.autograd import no_grad
 from evolving_attention.data.graph import sparse_rows
 from evolving_attention.device_names import host_array
-from evolving_attention.errors import DTypeError, NonFiniteError, ShapeError
+from evolving_attention.errors import DTypeError, InputError, NonFiniteError, ShapeError
 from evolving_attention.estimators.fitting import FitResult
 from evolving_attention.optim import AdamW
 from evolving_attention.training.interrupts import InterruptGuard
@@ -57,10 +57,16 @@ def inputs_of(X: Any, graph: Any) -> dict[str, Any]:
 
     Raises:
         DTypeError, ShapeError: X is not a matrix of numbers.
+        InputError: values of X are masked.
     """
     if hasattr(X, "tocsr"):
         values, cells = sparse_rows(X)
         return {"features": values, "feature_cells": cells, "graph": graph}
+    if np.ma.is_masked(X):
+        raise InputError(
+            "X: has masked values, expected a number for each; fill them by "
+            ".filled(value)"
+        )
     try:
         features = np.asarray(X)
     except (TypeError, ValueError) as error:  # such as a sparse tensor of PyTorch
