@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
 from pathlib import Path
@@ -218,6 +219,26 @@ def test_floats_up_to_one_are_refused_where_bytes_are_expected(name: str) -> Non
         with pytest.raises(ea.DataError, match=said):
             model.fit(wrong, Y)
     model.fit(x.astype(np.float32), Y)
+
+
+@pytest.mark.parametrize("share", [None, 0.5])
+def test_options_of_the_next_fit_change_no_prediction(
+    share: Any, tmp_path: Path
+) -> None:
+    model = ea.ImageClassifier(**ONCE, image_size=4, resized_crop=share).fit(X, Y)
+    odds = model.predict_proba(X)
+    model.set_params(resized_crop=None if share else 0.5)
+    assert np.array_equal(model.predict_proba(X), odds)
+    model.save(tmp_path)
+    loaded = ea.ImageClassifier.load(tmp_path)
+    assert np.array_equal(loaded.predict_proba(X), odds)
+    assert loaded.score(X, Y) == model.score(X, Y)
+    file = tmp_path / "estimator.json"
+    record = json.loads(file.read_text())
+    del record["centred"]  # as earlier versions saved it
+    record["options"]["resized_crop"] = share
+    file.write_text(json.dumps(record))
+    assert np.array_equal(ea.ImageClassifier.load(tmp_path).predict_proba(X), odds)
 
 
 # --- folders --------------------------------------------------------------------------

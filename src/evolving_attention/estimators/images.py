@@ -135,6 +135,7 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
         classes_: the labels, in the order of ``predict_proba``'s columns.
         model_: the fitted model, such as an ``ea.ViTForImageClassification``.
         size_: (height, width) of the pictures that the model receives.
+        centred_: whether it receives their centre (``resized_crop``).
         history_: one dict per epoch: losses, learning rate, validation scores.
         best_epoch_: the epoch whose weights are kept.
         interrupted_: "SIGINT", if Ctrl-C ended training after some epochs; None:
@@ -323,6 +324,7 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
             )
         self.classes_, self.model_, self.skipped_ = classes, model, given.skipped
         self.mean_, self.deviation_, self.size_ = mean, deviation, size
+        self.centred_ = self.resized_crop is not None
         self.in_bytes_, self.scale_ = given.in_bytes, scale
         self.history_, self.best_epoch_ = result.history, result.best_epoch
         self.interrupted_ = result.interrupted
@@ -335,10 +337,16 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
         config = None if known is None else self.model_.config
         least = (1, 1) if config is None else config.least_side
         names = None if known is None else [str(one) for one in known]
-        centre = self.resized_crop is not None
+        centre = config is not None and self._sees_centre
         return read_pictures(
             X, classes=names, skip=skip, least=least, size=size, centre=centre
         )
+
+    @property
+    def _sees_centre(self) -> bool:
+        """Whether the fitted model sees the centre of pictures."""
+        # earlier versions did not save it
+        return bool(vars(self).get("centred_", self.resized_crop is not None))
 
     def _tell_of_skipped(self, given: Pictures, stacklevel: int = 3) -> None:
         """Warn about skipped pictures, at the line that calls the method."""
@@ -422,8 +430,9 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
         """
         _validation.check_is_fitted(self)
         least = self.model_.config.least_side
-        centre = self.resized_crop is not None
-        given = read_pictures(X, skip=skip, least=least, size=self.size_, centre=centre)
+        given = read_pictures(
+            X, skip=skip, least=least, size=self.size_, centre=self._sees_centre
+        )
         self._tell_of_skipped(given)
         return given
 
@@ -526,6 +535,7 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
             "classes": self.classes_.tolist(),
             "kind": self.classes_.dtype.str,
             "size": self.size_,
+            "centred": self._sees_centre,
             "mean": self.mean_,
             "deviation": self.deviation_,
             "in_bytes": vars(self).get("in_bytes_"),
@@ -560,6 +570,7 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
                 record["size"] = np.broadcast_to(model.config.image_size, 2)
             height, width = record["size"]
             found.size_ = int(height), int(width)
+            found.centred_ = record.get("centred", found._sees_centre)
             found.mean_ = [float(value) for value in record["mean"]]
             found.deviation_ = [float(value) for value in record["deviation"]]
             found.in_bytes_ = record.get("in_bytes")
