@@ -135,6 +135,20 @@ def test_a_run_that_stopped_early_goes_on_with_more_patience(tmp_path):
     assert steps() == 36
 
 
+def test_a_callback_that_stopped_a_run_starts_the_next_one_afresh(tmp_path):
+    options = {
+        "eval_strategy": "epoch",
+        "metric_for_best_model": "loss",
+        "num_train_epochs": 6,
+        "learning_rate": 0.0,
+        "save_strategy": "no",
+    }
+    stop = EarlyStoppingCallback(1)
+    run = trainer(tmp_path / "a", stop, **options)
+    assert [run.train().global_step for _ in range(2)] == [12, 12]
+    assert trainer(tmp_path / "b", stop, **options).train().global_step == 12
+
+
 def test_a_callback_that_returns_a_new_control_asks_once(tmp_path):
     class Saves(TrainerCallback):
         def __init__(self) -> None:

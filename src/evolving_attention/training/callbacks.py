@@ -245,7 +245,9 @@ class EarlyStoppingCallback(TrainerCallback):
     def on_train_begin(
         self, args: Any, state: Any, control: Any, **kwargs: Any
     ) -> None:
-        """Stops a resumed run that had waited long enough."""
+        """Starts a new run afresh; stops a resumed one that had waited long enough."""
+        if state.global_step == 0:
+            self.waited = 0
         control.should_training_stop |= self.waited >= self.patience
 
     def check(self, args: Any) -> None:
