@@ -26,7 +26,9 @@ def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda fd: None)
 
 
-def run(folder: Path, *callbacks: Any, **options: Any) -> Trainer:
+def run(
+    folder: Path, *callbacks: Any, compute_metrics: Any = accuracy, **options: Any
+) -> Trainer:
     args = TrainingArguments(
         str(folder / "out"),
         num_train_epochs=2,
@@ -40,7 +42,7 @@ def run(folder: Path, *callbacks: Any, **options: Any) -> Trainer:
         args,
         train_dataset=make_rows(40),
         eval_dataset=make_rows(20, seed=2),
-        compute_metrics=accuracy,
+        compute_metrics=compute_metrics,
         callbacks=list(callbacks),
     )
     trainer.train()
@@ -88,6 +90,23 @@ def test_a_terminal_gets_a_bar_with_time_left_and_lines_above(tmp_path: Path) ->
     assert "steps/s" in text
     assert "step 4: loss" in text
     assert "eval_accuracy" in text
+
+
+def test_a_run_after_one_that_failed_in_an_evaluation_shows_its_bars(
+    tmp_path: Path,
+) -> None:
+    from rich.console import Console
+
+    screen = Console(file=io.StringIO(), force_terminal=True, width=100)
+    bars = progress.TerminalProgress(screen)
+
+    def failing(pair: Any) -> dict[str, float]:
+        raise RuntimeError("no metric today")
+
+    with pytest.raises(RuntimeError, match="today"), pytest.warns(UserWarning):
+        run(tmp_path, bars, compute_metrics=failing, disable_tqdm=True)
+    run(tmp_path, bars, overwrite_output_dir=True, disable_tqdm=True)
+    assert "10/10" in screen.file.getvalue()
 
 
 class Tables(HTMLParser):

@@ -161,7 +161,7 @@ class TerminalProgress(TrainerCallback):
         """Stops updating the bar."""
         if self.bar is not None:
             self.bar.stop()
-            self.bar = None
+            self.bar = self.evaluation = None
 
 
 class NotebookProgress(TrainerCallback):
