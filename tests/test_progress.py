@@ -103,7 +103,8 @@ def test_a_run_after_one_that_failed_in_an_evaluation_shows_its_bars(
     def failing(pair: Any) -> dict[str, float]:
         raise RuntimeError("no metric today")
 
-    with pytest.raises(RuntimeError, match="today"), pytest.warns(UserWarning):
+    saved = pytest.warns(UserWarning, match="what was trained is saved")
+    with pytest.raises(RuntimeError, match="today"), saved:
         run(tmp_path, bars, compute_metrics=failing, disable_tqdm=True)
     run(tmp_path, bars, overwrite_output_dir=True, disable_tqdm=True)
     assert "10/10" in screen.file.getvalue()
