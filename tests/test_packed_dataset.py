@@ -173,3 +173,42 @@ def test_fingerprints_of_earlier_versions_hold():
     assert data_fingerprint(tokens) == "62d11f531ca91b61177095cf8b7bbbeb"
     rows = [{"input_ids": [1, 2], "attention_mask": [1, 1], "label": 1}]
     assert data_fingerprint(rows) == "475965199ac2334ac63f7c6c9f898bc6"
+    pixels = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
+    raw = [{"pixel_values": pixels, "labels": np.int64(1), "text": "a", "n": [1.5]}]
+    assert data_fingerprint(raw) == "b154d3011d903c03a906e4ff8bde86ba"
+
+
+def test_fingerprints_tell_the_content_of_every_kind_of_value():
+    torch, image = pytest.importorskip("torch"), pytest.importorskip("PIL.Image")
+
+    def found(value: Any) -> str:
+        return data_fingerprint([{"picture": value, "labels": [value]}])
+
+    zeros, ones = np.zeros((2, 3), np.float32), np.ones((2, 3), np.float32)
+    kinds = (
+        torch.as_tensor,
+        lambda a: torch.as_tensor(a, dtype=torch.bfloat16),
+        lambda a: torch.as_tensor(a).requires_grad_(),
+        lambda a: torch.as_tensor(a) * 1j,
+        lambda a: torch.as_tensor(a)[0, 0],
+        lambda a: image.fromarray(a.astype(np.uint8)),
+        ea.Tensor,
+        bytes,
+        lambda a: Path(str(a[0, 0])),
+        lambda a: a.astype(str),
+        lambda a: a.astype("S"),
+        lambda a: a.astype(object),
+    )
+    for kind in kinds:
+        assert found(kind(zeros)) == found(kind(zeros))
+        assert found(kind(zeros)) != found(kind(ones))
+    assert found(torch.as_tensor(ones)) == found(ones)
+
+
+def test_values_whose_content_is_not_compared_are_named_once(caplog):
+    torch = pytest.importorskip("torch")
+    rows = [{"one": {1, 2}, "other": torch.eye(2).to_sparse()} for _ in range(3)]
+    for _ in range(2):
+        assert data_fingerprint(rows) == data_fingerprint(rows)
+    (record,) = caplog.records
+    assert "by type alone when a run resumes: Tensor, set;" in record.message

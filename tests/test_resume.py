@@ -246,7 +246,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path: Path, whole: Any) 
 @pytest.mark.parametrize(
     ("change", "parts"),
     [
-        ({"rows": 43}, ["used other training data (rows, tokens or labels)"]),
+        ({"rows": 43}, ["used other training data (rows, tokens or labels; "]),
         (
             {"per_device_train_batch_size": 2},
             ["used per_device_train_batch_size 4, this one 2"],

@@ -6,15 +6,20 @@ seed, optimizer or schedule, which would continue a different run.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from evolving_attention.data.labels import numbered
 from evolving_attention.data.packed import PackedDataset, digest, each
+from evolving_attention.device_names import host_array
 from evolving_attention.errors import CheckpointError
+from evolving_attention.notices import say
 from evolving_attention.training.state import plain
 
 __all__ = ["compare", "data_fingerprint", "run_fingerprint"]
@@ -58,13 +63,24 @@ UPDATE_ARGUMENTS = (
 )
 _BATCHES = "gradient_accumulation_steps"
 _SHOWN = 4  # number of configuration differences named in an error
+_LENDS = ("__array__", "__array_interface__", "__dlpack__")
+_said: set[str] = set()  # notices already printed
 
 
 def data_fingerprint(dataset: PackedDataset | Sequence[dict[str, Any]]) -> str:
     """Returns a hash of ids and labels of every row, with keys, types and lengths."""
     if isinstance(dataset, PackedDataset):
         return dataset.fingerprint()
-    return digest(len(dataset), map(_counting, each(dataset)))
+    unread: set[str] = set()
+    described = functools.partial(_described, unread)
+    found = digest(len(dataset), (_counting(row, described) for row in each(dataset)))
+    if unread:
+        say(
+            "values of the training rows that are compared by type alone when a run "
+            f"resumes: {', '.join(sorted(unread))}; make them arrays, numbers or text",
+            _said,
+        )
+    return found
 
 
 def _parts(row: dict[str, Any]) -> dict[str, Any]:
@@ -79,11 +95,11 @@ def _parts(row: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _counting(row: dict[str, Any]) -> dict[str, Any]:
+def _counting(row: dict[str, Any], described: Callable[[Any], Any]) -> dict[str, Any]:
     """Returns the hashed parts of a row; a mask of ones counts as no mask."""
     found = _parts(row)
     if not found.keys() & {"input_ids", "values"}:  # a collator makes them
-        text = json.dumps(dict(row), sort_keys=True, default=_described)
+        text = json.dumps(dict(row), sort_keys=True, default=described)
         return {"row": np.frombuffer(text.encode(), np.uint8)}
     mask = found.get("attention_mask")
     if mask is not None and np.all(np.asarray(mask) == 1):
@@ -91,13 +107,33 @@ def _counting(row: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _described(value: Any) -> Any:
-    """Returns an array as a hash, and of other objects their type."""
+def _described(unread: set[str], value: Any) -> Any:
+    """Returns a plain value for one that JSON lacks; an array as a hash.
+
+    Of other objects it is the name of their type, which is added to ``unread``.
+    """
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, np.ndarray) and value.dtype.kind in "iubf":
-        return digest(len(value), [{"array": value}]) if value.ndim else value.item()
-    return type(value).__qualname__
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, (bytes, bytearray)):
+        value = np.frombuffer(value, np.uint8)
+    elif not isinstance(value, np.ndarray) and any(hasattr(value, n) for n in _LENDS):
+        with contextlib.suppress(Exception):  # a sparse tensor, a damaged picture, …
+            value = host_array(value)
+    if isinstance(value, np.ndarray):
+        kind = value.dtype.kind
+        if kind in "SU" or (kind == "O" and value.ndim):
+            return value.tolist()
+        if kind == "c":
+            value = np.stack([value.real, value.imag])
+        if value.dtype.kind in "iubf" or value.dtype.name == "bfloat16":
+            return (
+                digest(len(value), [{"array": value}]) if value.ndim else value.item()
+            )
+    name = type(value).__qualname__
+    unread.add(name)
+    return name
 
 
 def run_fingerprint(
@@ -167,7 +203,10 @@ def _named_as(saved: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
 def _difference(name: str, saved: Any, now: Any) -> str:
     """Describes a changed part, as ``alpha 0.1, this one 0.2``."""
     if name == "data":
-        return "other training data (rows, tokens or labels)"
+        return (
+            "other training data (rows, tokens or labels; rows drawn at random need "
+            "the global generator of NumPy or Python)"
+        )
     if name == "weights":
         return "other weights of rows or classes"
     if name != "model":
