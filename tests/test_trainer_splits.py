@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from helpers_fake_model import FakeModel, make_rows, make_trainer
 from helpers_models import NO_DROPOUT, tiny
 
+import evolving_attention as ea
 from evolving_attention.data.collate import collate_packed
 from evolving_attention.training.batches import inputs_of
 from evolving_attention.training.step import parts_of
@@ -104,3 +106,54 @@ def test_a_bad_loss_of_question_answering_is_skipped(tmp_path: Path) -> None:
     assert trainer.train().metrics["train_skipped_steps"] == 2
     report = json.loads((tmp_path / "out" / "nonfinite-report.json").read_text())
     assert (report["kind"], report["tensor"]) == ("activation", "start_logits")
+
+
+class Counted(FakeModel):
+    """A model whose running statistic is the number of rows of its training passes."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.seen = ea.Tensor([0.0])
+
+    def named_buffers(self) -> list[tuple[str, ea.Tensor]]:
+        return [("seen", self.seen)]
+
+    def __call__(self, input_ids: Any, sequence_offsets: Any, **others: Any) -> Any:
+        if self.training:
+            self.seen.copy_(np.asarray(self.seen) + len(sequence_offsets) - 1)
+        return super().__call__(input_ids, sequence_offsets, **others)
+
+
+def test_an_attempt_out_of_memory_moves_no_running_statistics(tmp_path: Path) -> None:
+    model = Counted()
+    model.memory_limit = 3
+    trainer = make_trainer(tmp_path, model, auto_find_batch_size=True, max_steps=1)
+    with pytest.warns(UserWarning, match="but batch norm sees each part by itself"):
+        trainer.train()
+    assert (trainer.state.batch_splits, model.seen.item()) == (4, 8)
+    model.memory_limit = 0
+    with pytest.raises(ea.OutOfMemory):
+        make_trainer(tmp_path, model, max_steps=1).train()
+    assert model.seen.item() == 8
+
+
+@pytest.mark.parametrize("bad", ["loss", "gradient"])
+@pytest.mark.parametrize("policy", ["stop", "skip", "warn"])
+def test_only_a_step_that_is_made_moves_running_statistics(
+    tmp_path: Path, policy: str, bad: str
+) -> None:
+    model, rows = Counted(num_labels=1), make_rows(8, regression=True)
+    if bad == "loss":
+        rows[3]["label"] = float("nan")
+    else:
+        model.bad_gradient = float("inf")
+    trainer = make_trainer(
+        tmp_path, model, train_dataset=rows, on_nonfinite=policy, max_steps=1
+    )
+    if policy == "stop":
+        with pytest.raises(ea.NonFiniteError):
+            trainer.train()
+    else:
+        with pytest.warns(UserWarning, match="not finite"):
+            trainer.train()
+    assert model.seen.item() == (8 if policy == "warn" else 0)

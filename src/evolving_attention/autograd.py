@@ -1,14 +1,14 @@
-"""Turns gradient recording, and a model's training mode, off."""
+"""Turns gradients and training mode off; keeps a model's running statistics."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ContextDecorator, contextmanager
 from typing import Any, TypeVar, cast
 
-__all__ = ["evaluating", "no_grad"]
+__all__ = ["buffer_copies", "evaluating", "kept_buffers", "no_grad", "put_back"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -69,3 +69,24 @@ def evaluating(model: Any) -> Iterator[None]:
             yield
     finally:
         model.train(was_training)
+
+
+def buffer_copies(buffers: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """Returns each buffer with a copy, for :func:`put_back`; on their own device."""
+    return [(buffer, buffer.clone()) for buffer in buffers]
+
+
+def put_back(copies: list[tuple[Any, Any]]) -> None:
+    """Restores buffers to the copies that :func:`buffer_copies` made."""
+    for buffer, copy in copies:
+        buffer.copy_(copy)
+
+
+@contextmanager
+def kept_buffers(model: Any) -> Iterator[None]:
+    """Restores the model's running statistics, if it has any, after the block."""
+    copies = buffer_copies(t for _, t in getattr(model, "named_buffers", tuple)())
+    try:
+        yield
+    finally:
+        put_back(copies)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention import _core
+from evolving_attention.autograd import kept_buffers
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import InputError
 from evolving_attention.memory.probes import Probe, Probes, probes_of
@@ -253,14 +254,12 @@ def _unchanged(model: Any) -> Iterator[None]:
     """Enables training mode and gradients; restores everything afterwards."""
     training, enabled = model.training, _core.is_grad_enabled()
     states = _core.get_rng_state()
-    buffers = [(t, np.array(host_array(t))) for _, t in model.named_buffers()]
     model.train()
     _core.set_grad_enabled(True)
     try:
-        yield
+        with kept_buffers(model):
+            yield
     finally:
         _core.set_grad_enabled(enabled)
         model.train(training)
         _core.set_rng_state(states)
-        for tensor, values in buffers:
-            tensor.copy_(values)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evolving_attention import optim
+from evolving_attention.autograd import buffer_copies
 from evolving_attention.errors import NonFiniteError
 from evolving_attention.training import batches as b
 from evolving_attention.training import runtime
@@ -56,6 +57,8 @@ class DeferredStepRunner(StepRunner):
         """Enqueues the step ``state.global_step + 1``; its outcome is not known yet."""
         forget_gradients(self.optimizer, self.parameters)
         before = runtime.core_random_state()
+        if self.args.auto_find_batch_size:  # after another error the run ends
+            self._before = buffer_copies(self.buffers)
         sums = self._accumulate_within_memory(batches, state)
         self.event("on_pre_optimizer_step")
         scale = self._log.finish(self.parameters, self.args.max_grad_norm or 0.0)

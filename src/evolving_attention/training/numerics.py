@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from evolving_attention.autograd import kept_buffers
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import NonFiniteError
 from evolving_attention.training import runtime
@@ -162,7 +163,7 @@ def _first_activation(
     after = runtime.core_random_state()
     runtime.set_core_random_state(random_state)
     try:
-        with runtime.no_grad():
+        with runtime.no_grad(), kept_buffers(model):
             out = model(**inputs_of(batch), output_hidden_states=True)
     finally:
         runtime.set_core_random_state(after)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evolving_attention import optim
+from evolving_attention.autograd import buffer_copies, put_back
 from evolving_attention.errors import NonFiniteError, OutOfMemory
 from evolving_attention.training import batches as b
 from evolving_attention.training import numerics, runtime
@@ -67,6 +68,9 @@ class StepSums:
 class StepRunner:
     """Runs optimizer steps; a non-finite step leaves the weights unchanged.
 
+    Neither such a step nor an attempt that ran out of memory moves the running
+    statistics of batch norm.
+
     The loss of a step is the mean over the targets of all its batches, as if they were
     one batch: labels that are not -100, masked tokens, or rows.
 
@@ -93,6 +97,8 @@ class StepRunner:
         self.loss_of, self.event, self.on_report = loss_of, event, on_report
         self.team = team or Alone()
         self.parameters = [p for _, p in model.named_parameters()]
+        self.buffers = [t for _, t in getattr(model, "named_buffers", tuple)()]
+        self._before: list[tuple[Any, Any]] = []  # the buffers before the step
 
     def run(self, batches: list[b.Batch | None], state: TrainerState) -> StepOutcome:
         """Runs the step ``state.global_step + 1`` on ``batches``.
@@ -103,6 +109,7 @@ class StepRunner:
             OutOfMemory: memory ran out, and batches must not or cannot be split.
         """
         forget_gradients(self.optimizer, self.parameters)
+        self._before = buffer_copies(self.buffers)
         sums = self._accumulate_within_memory(batches, state)
         norm = math.nan
         if sums.bad_batch is None:
@@ -150,16 +157,18 @@ class StepRunner:
             try:
                 return self._accumulate(batches, state.batch_splits)
             except OutOfMemory:
+                put_back(self._before)
                 largest = max(map(b.row_count, present(batches)), default=0)
                 if not self.args.auto_find_batch_size or state.batch_splits >= largest:
                     raise
             forget_gradients(self.optimizer, self.parameters)
             runtime.set_core_random_state(before)
             state.batch_splits *= 2
+            apart = ", but batch norm sees each part by itself" if self.buffers else ""
             warnings.warn(
                 f"out of memory at step {state.global_step + 1}: every batch is now "
                 f"split into {state.batch_splits} parts; the effective batch size "
-                "is unchanged",
+                f"is unchanged{apart}",
                 stacklevel=4,
             )
 
@@ -214,7 +223,8 @@ class StepRunner:
     ) -> bool:
         """Reports a non-finite step; True: update anyway, False: skip, else raise."""
         step = state.global_step + 1
-        bad = sums.bad_batch
+        bad, moved = sums.bad_batch, buffer_copies(self.buffers)
+        put_back(self._before)
         report = self.team.report(
             bad,
             lambda: numerics.nonfinite_report(
@@ -251,6 +261,8 @@ class StepRunner:
             f"{text}; {'the update is skipped' if policy == 'skip' else 'going on'}",
             stacklevel=5,
         )
+        if policy == "warn":
+            put_back(moved)
         return policy == "warn"
 
 
