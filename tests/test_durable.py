@@ -171,6 +171,9 @@ DAMAGE: dict[str, Callable[[Path], Any]] = {
     "manifest leads up": lambda f: (f / "manifest.json").write_text(
         '{"format": 1, "step": 1, "files": {"../x": {"bytes": 0, "blake2b": ""}}}'
     ),
+    "manifest infinite": lambda f: (f / "manifest.json").write_text(
+        '{"format": 1, "step": 1, "files": {"a": {"bytes": Infinity, "blake2b": ""}}}'
+    ),
     "manifest entry": lambda f: (f / "manifest.json").write_text(
         '{"format": 1, "step": 1, "files": {"x": 3}}'
     ),

@@ -188,18 +188,73 @@ def test_a_snapshot_of_the_hub_links_to_its_blobs(tmp_path: Path) -> None:
         ea.AutoTokenizer.from_pretrained(snapshot)
 
 
-def best_said(folder: Path, best: Any) -> None:
-    """Changes the best checkpoint named in the state of checkpoint-3."""
+def change_state(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Changes the state of checkpoint-3."""
     path = folder / "checkpoint-3"
     state = json.loads((path / "trainer_state.json").read_text())
-    state["best_model_checkpoint"] = best
+    change(state)
     (path / "trainer_state.json").write_text(json.dumps(state))
     manifest = json.loads((path / durable.MANIFEST).read_text())
     del manifest["files"]["trainer_state.json"]
     (path / durable.MANIFEST).write_text(json.dumps(manifest))
 
 
-@pytest.mark.parametrize("kind", ["elsewhere", "link", "climbs", "a number", "no file"])
+def best_said(folder: Path, best: Any) -> None:
+    """Changes the best checkpoint named in the state of checkpoint-3."""
+    change_state(folder, lambda state: state.update(best_model_checkpoint=best))
+
+
+STATES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "text": (lambda s: s.update(global_step="2"), "global_step is '2', expected a who"),
+    "negative": (lambda s: s.update(batches_done=-1), "batches_done is -1, expected a"),
+    "a fraction": (lambda s: s.update(epoch_index=0.5), "epoch_index is 0.5, expected"),
+    "a sum": (lambda s: s.update(total_loss="x"), "total_loss is 'x', expected a num"),
+    "a log": (lambda s: s.update(log_history=["x"]), r"expected a list \(each a dict"),
+    "requests": (lambda s: s.update(pending=[1]), r"pending is \[1\], expected a dict"),
+    "a number": (lambda s: s.update(best_model_checkpoint=7), "checkpoint is 7, exp"),
+    "no facts": (lambda s: s["resume"].pop("fingerprint"), "cannot be used .*fingerp"),
+    "no rates": (lambda s: s["resume"].pop("schedule"), "cannot be used .*schedule"),
+    "rates": (lambda s: s["resume"].update(schedule=7), "cannot be used .*TypeError"),
+    "a list": (lambda s: s["resume"].update(random=[1]), "cannot be used .*TypeError"),
+    "infinite": (
+        lambda s: s["resume"]["random"].update(core=[1 << 80, 0]),
+        "cannot be used",
+    ),
+    "a callback": (
+        lambda s: s.update(stateful_callbacks={"EarlyStoppingCallback": [1]}),
+        "cannot be used .*TypeError",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", STATES)
+def test_a_state_with_other_values_is_refused(
+    kind: str, tmp_path: Path, made: Callable[[Any], Path]
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(made(run_folder), folder)
+    change, told = STATES[kind]
+    change_state(folder, change)
+    options = {"metric_for_best_model": "loss", "num_train_epochs": 3}
+    trainer = trainer_in(folder, **options)
+    trainer.add_callback(ea.EarlyStoppingCallback(9))
+    with pytest.raises(CheckpointError, match=rf"trainer_state\.json: .*{told}"):
+        trainer.train(resume_from_checkpoint=str(folder / "checkpoint-3"))
+
+
+def test_sums_that_were_not_finite_go_on(
+    tmp_path: Path, made: Callable[[Any], Path]
+) -> None:
+    """JSON has no NaN, so a run with on_nonfinite="warn" saves it as text."""
+    folder = tmp_path / "run"
+    shutil.copytree(made(run_folder), folder)
+    change_state(folder, lambda state: state.update(total_loss="nan"))
+    trainer = trainer_in(folder)
+    trainer.train(resume_from_checkpoint=str(folder / "checkpoint-3"))
+    assert np.isnan(trainer.state.total_loss)
+
+
+@pytest.mark.parametrize("kind", ["elsewhere", "link", "climbs", "no file"])
 def test_the_best_checkpoint_lies_beside_the_others(
     kind: str, tmp_path: Path, made: Callable[[Any], Path]
 ) -> None:
@@ -211,7 +266,6 @@ def test_the_best_checkpoint_lies_beside_the_others(
         "elsewhere": str(outside / "checkpoint-9"),
         "link": str(folder / "checkpoint-9"),
         "climbs": str(folder / "checkpoint-9" / ".." / ".." / "outside"),
-        "a number": 7,
         "no file": "",
     }
     if kind == "link":

@@ -303,7 +303,14 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
             f"{path}: cannot be read ({error.strerror}); the folder was not committed, "
             "use an older checkpoint"
         ) from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        ValueError,
+        OverflowError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise CheckpointError(
             f"{path}: is not a valid manifest ({error}); use an older checkpoint"
         ) from None

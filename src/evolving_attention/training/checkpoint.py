@@ -9,10 +9,12 @@ Nothing is pickled. :mod:`evolving_attention.durable` commits it atomically.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +47,7 @@ __all__ = [
     "refuse_others",
     "restore",
     "save",
+    "usable",
 ]
 
 OPTIMIZER = "optimizer.safetensors"
@@ -255,6 +258,18 @@ def save_processing_class(processing_class: Any, folder: pathlib.Path) -> None:
     """Writes the tokenizer next to the model, if it can be written."""
     if hasattr(processing_class, "save_pretrained"):
         processing_class.save_pretrained(folder)
+
+
+@contextlib.contextmanager
+def usable(path: pathlib.Path) -> Iterator[None]:
+    """Turns errors about the values of a saved state into a CheckpointError."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as bad:
+        raise CheckpointError(
+            f"{path / STATE}: cannot be used ({bad!r:.300}), expected what a Trainer "
+            "of this package wrote; choose another checkpoint"
+        ) from bad
 
 
 def restore(parts: RunParts, path: pathlib.Path) -> TrainerState:

@@ -6,12 +6,14 @@ import dataclasses
 import json
 import math
 import pathlib
+import typing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from evolving_attention.errors import CheckpointError
+from evolving_attention.errors import CheckpointError, ConfigError
+from evolving_attention.field_types import check_type, describe, members
 from evolving_attention.interop.json_file import read_object
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
 ]
 
 STATE = "trainer_state.json"
+_NOT_FINITE = ("nan", "inf", "-inf")  # as :func:`plain` writes them
 MAX_BYTES = 256 << 20  # limit of that file; its log grows with the run
 
 
@@ -70,6 +73,24 @@ def read_values(folder: pathlib.Path) -> dict[str, Any]:
         CheckpointError: it is missing, a link, too large or damaged.
     """
     return read_object(folder, STATE, MAX_BYTES)
+
+
+def _value(hint: Any, value: Any, name: str, source: str) -> Any:
+    """Returns the checked value of a field; NaN and infinity were saved as text."""
+    if float in members(hint) and value in _NOT_FINITE:
+        return float(value)
+    try:
+        value = check_type(hint, value, source, name)
+    except ConfigError:
+        kinds = describe(hint)
+    else:
+        if type(value) is not int or value >= 0:
+            return value
+        kinds = "a number >= 0"
+    raise CheckpointError(
+        f"{source}: {name} is {value!r:.80}, expected {kinds}; choose another "
+        "checkpoint"
+    )
 
 
 @dataclass
@@ -126,7 +147,12 @@ class TrainerState:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], source: str = "state") -> TrainerState:
-        """Builds a state from the result of :meth:`to_dict`; rejects unknown names."""
+        """Builds a state from the result of :meth:`to_dict`.
+
+        Raises:
+            CheckpointError: a name is unknown, or a value has another type than its
+                field, or is negative; ``source`` names the file.
+        """
         known = {f.name for f in dataclasses.fields(cls)}
         unknown = sorted(set(values) - known)
         if unknown or "global_step" not in values:
@@ -135,7 +161,9 @@ class TrainerState:
                 f"{source}: {what}, expected the state of a Trainer of this package; "
                 "choose a checkpoint-N folder that this package wrote"
             )
-        return cls(**values)
+        hints = typing.get_type_hints(cls)
+        checked = {n: _value(hints[n], v, n, source) for n, v in values.items()}
+        return cls(**checked)
 
     @classmethod
     def load_from_json(cls, path: str | pathlib.Path) -> TrainerState:

@@ -404,10 +404,10 @@ class Trainer(Surroundings):
             runtime.set_seed(self.args.seed)
             self.state = TrainerState()
         else:
-            self.state = ckpt.restore(parts, path)
-            self.callback_handler.load_state_dict(self.state.stateful_callbacks)
-            for name, value in self.state.pending.items():
-                setattr(self.control, name, value)
+            with ckpt.usable(path):
+                self.state = ckpt.restore(parts, path)
+                self.callback_handler.load_state_dict(self.state.stateful_callbacks)
+            vars(self.control).update(self.state.pending)
         self.state.is_world_process_zero = self.is_world_process_zero()
         self.state.is_local_process_zero = self.is_local_process_zero()
         plan.tell(self.state, self.args)
