@@ -17,6 +17,7 @@ from helpers_fake_model import FakeModel, accuracy, make_rows
 from evolving_attention import progress_bar
 from evolving_attention.cli.fine_tuning import TrainedRun
 from evolving_attention.training import Trainer, TrainingArguments, progress
+from evolving_attention.training.logging import JsonLinesCallback
 from evolving_attention.training.results import metrics_table
 from evolving_attention.training.state import TrainerState
 
@@ -108,6 +109,24 @@ def test_a_run_after_one_that_failed_in_an_evaluation_shows_its_bars(
         run(tmp_path, bars, compute_metrics=failing, disable_tqdm=True)
     run(tmp_path, bars, overwrite_output_dir=True, disable_tqdm=True)
     assert "10/10" in screen.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("left", "kept"), [('{"a": 1}\n{"b', 1), ('{"a": 1}', 1), ('{"b', 0), ("", 0)]
+)
+def test_a_log_line_torn_by_a_crash_is_removed(
+    tmp_path: Path, left: str, kept: int
+) -> None:
+    log = tmp_path / "out" / "log.jsonl"
+    log.parent.mkdir()
+    log.write_text(left)
+    callback = JsonLinesCallback()
+    args = TrainingArguments(str(log.parent))
+    callback.on_log(args, TrainerState(), None, logs={"loss": 1.0})
+    callback.close()
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    assert records[:-1] == [{"a": 1}] * kept
+    assert records[-1]["loss"] == 1.0
 
 
 class Tables(HTMLParser):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import pathlib
 import sys
 import time
@@ -38,6 +39,26 @@ def one_line(values: dict[str, Any]) -> str:
     return " · ".join(parts)
 
 
+def _end_last_line(path: pathlib.Path) -> None:
+    """Removes a last line that a crash left incomplete; ends one that is complete."""
+    if not path.is_file():
+        return
+    with open(path, "r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        if file.read() in (b"", b"\n"):
+            return
+        file.seek(0)
+        whole = file.read()
+        begin = whole.rfind(b"\n") + 1
+        try:
+            json.loads(whole[begin:])
+        except ValueError:
+            file.truncate(begin)
+        else:
+            file.write(b"\n")
+
+
 class JsonLinesCallback(TrainerCallback):
     """Appends every event to ``<output_dir>/log.jsonl``, one JSON object per line.
 
@@ -63,6 +84,7 @@ class JsonLinesCallback(TrainerCallback):
         try:
             if self.file is None:
                 path.parent.mkdir(parents=True, exist_ok=True)
+                _end_last_line(path)
                 self.file = open(path, "a", encoding="utf-8")  # noqa: SIM115
             self.file.write(line)
             self.file.flush()
@@ -85,6 +107,7 @@ class JsonLinesCallback(TrainerCallback):
         self, args: Any, state: Any, control: Any, **kwargs: Any
     ) -> None:
         """Opens the file and describes the run."""
+        self.told = False
         self._write(
             args,
             state,
