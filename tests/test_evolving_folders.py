@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import os
 import re
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +18,7 @@ import evolving_attention as ea
 from evolving_attention.attention import Evolving
 from evolving_attention.cli.glue_results import model_card
 from evolving_attention.cli.paper_settings import family_of
+from evolving_attention.durable import files
 from evolving_attention.interop.hf import load_folder
 from evolving_attention.interop.safetensors_io import save_safetensors
 from evolving_attention.training import checkpoint
@@ -205,3 +211,113 @@ def test_a_wrong_attention_of_a_decoder_names_its_file(chain, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(values))
     with pytest.raises(ea.ConfigError, match=r"config\.json: .*'evolvin' is not"):
         ea.T5Config.from_pretrained(tmp_path)
+
+
+class Stopped(BaseException):
+    """The process ended."""
+
+
+class EndingOs:
+    """The module ``os``, which ends the process before its k-th change of a folder."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(os, name)
+        if name not in ("write", "rename", "unlink"):
+            return real
+
+        def ending(*args: Any) -> Any:
+            self.left -= 1
+            if self.left <= 0:
+                raise Stopped
+            return real(*args)
+
+        return ending
+
+
+@pytest.mark.parametrize("same_config", [False, True])
+@pytest.mark.parametrize("now", [1, 3])
+@pytest.mark.parametrize("before", [1, 3])
+def test_an_interrupted_save_leaves_no_mixture(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    before: int,
+    now: int,
+    same_config: bool,
+) -> None:
+    def save(root: Path, value: int, shards: int) -> None:
+        arrays = {n: np.full(3, value, np.float32) for n in ("a", "b", "c")}
+        config = {"model_type": "bert", "num_labels": 2 if same_config else 2 + value}
+        limit = 12 if shards == 3 else 100
+        save_safetensors(
+            root,
+            arrays,
+            max_shard_bytes=limit,
+            beside={"more.json": None if value else {}, "config.json": config},
+        )
+
+    def held(root: Path) -> set[float]:
+        values = {float(v) for t in load_folder(root).tensors.values() for v in t}
+        if not same_config:
+            values.add(load_folder(root).config["num_labels"] - 2)
+        return values
+
+    found, number = [], 0
+    while not found or found[-1] != {1.0}:
+        number += 1
+        root = tmp_path / str(number)
+        root.mkdir()
+        save(root, 0, before)
+        with monkeypatch.context() as patch, contextlib.suppress(Stopped):
+            patch.setattr(files, "os", EndingOs(number))
+            save(root, 1, now)
+        try:
+            found.append(held(root))
+        except ea.CheckpointError:  # no config.json, or no weights
+            found.append(set())
+        assert not [path for path in root.iterdir() if path.name.startswith(".")]
+    writes = now + (now > 1) + 1
+    assert found[: writes + 1] == [{0.0}] * (writes + 1)
+    assert {1.0} not in found[:writes]
+    assert all(one in ({0.0}, set(), {1.0}) for one in found)
+
+
+def test_a_full_disk_changes_no_shard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    arrays = {name: np.zeros(3, np.float32) for name in ("a", "b")}
+    save_safetensors(tmp_path, arrays, max_shard_bytes=12)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def full(path: Path, data: bytes) -> None:
+        if "00002" in path.name:
+            path.write_bytes(data[:3])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        path.write_bytes(data)
+
+    monkeypatch.setattr(files, "write_new", full)
+    arrays = {name: np.ones(3, np.float32) for name in ("a", "b")}
+    with pytest.raises(ea.CheckpointError, match=r"untouched.*free disk space"):
+        save_safetensors(tmp_path, arrays, max_shard_bytes=12)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_full_disk_leaves_the_model_that_was_there(tmp_path, monkeypatch):
+    old = saved(tmp_path)
+    real = files.write_new
+
+    def full(path, data):
+        if "safetensors" in path.name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(path, data)
+
+    monkeypatch.setattr(files, "write_new", full)
+    with pytest.raises(ea.CheckpointError, match="untouched"):
+        saved(tmp_path, Evolving(alpha=0.9, beta=0.1), seed=2)
+    found = ea.BertForSequenceClassification.from_pretrained(tmp_path)
+    assert found.config.attention == KIND
+    logits = [np.asarray(m(input_ids=IDS).logits) for m in (old, found)]
+    assert logits[0].tobytes() == logits[1].tobytes()

@@ -1,6 +1,12 @@
 """Crash-safe files and folders: after a crash the old or the new state remains."""
 
-from evolving_attention.durable.files import make_folder, write_bytes, write_json
+from evolving_attention.durable.files import (
+    json_bytes,
+    make_folder,
+    write_bytes,
+    write_files,
+    write_json,
+)
 from evolving_attention.durable.folders import (
     MANIFEST,
     CorruptCheckpointWarning,
@@ -17,11 +23,13 @@ __all__ = [
     "CorruptCheckpointWarning",
     "clean_stale",
     "commit_directory",
+    "json_bytes",
     "list_checkpoints",
     "make_folder",
     "newest_verified",
     "rotate",
     "verify_directory",
     "write_bytes",
+    "write_files",
     "write_json",
 ]

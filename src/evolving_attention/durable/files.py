@@ -1,4 +1,4 @@
-"""Writes single files atomically: a crash leaves the old or the new file."""
+"""Writes files atomically: a crash leaves the old or the new file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,13 @@ from evolving_attention.errors import CheckpointError
 __all__ = [
     "READ_FLAGS",
     "digest",
+    "json_bytes",
     "make_folder",
     "opened",
     "reported",
     "sync_folder",
     "write_bytes",
+    "write_files",
     "write_json",
     "write_new",
 ]
@@ -29,6 +31,8 @@ __all__ = [
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1 << 20
 _MAX_WRITE = 1 << 30  # Linux writes at most 2 GiB at a time
+_UNTOUCHED = "what was there before is untouched"
+_MIXED = "some files there may be new and some old, save again"
 _ADVICE = {
     errno.ENOSPC: "free disk space or save to another disk",
     errno.EDQUOT: "free disk space or raise the quota",
@@ -51,15 +55,57 @@ def write_bytes(path: str | Path, data: bytes | bytearray | memoryview) -> None:
         CheckpointError: the disk is full, read-only, …; the old file is untouched.
     """
     target = Path(path)
-    temporary = target.with_name(f".tmp-{target.name}.{os.getpid()}")
-    with reported(f"cannot write {target}", "the file there before is untouched"):
-        try:
-            write_new(temporary, data)
-            os.rename(temporary, target)
-            sync_folder(target.parent)
-        except BaseException:
+    write_files(target.parent, [(target.name, data)])
+
+
+def write_files(
+    folder: str | Path,
+    contents: Iterable[tuple[str, bytes | bytearray | memoryview]],
+    *,
+    remove: Collection[str] = (),
+) -> list[str]:
+    """Replaces several files of a folder, after all new ones are on the disk.
+
+    All data goes to temporary files, which are synced. Then the files in ``remove`` are
+    removed, and the temporary ones renamed in the order given. So a full disk changes
+    nothing. A crash between two renames leaves files of both kinds: let ``remove`` name
+    the files without which a reader refuses the folder, and write those last.
+
+    Args:
+        folder: existing folder.
+        contents: names and data; read one by one.
+        remove: names of files that may exist.
+
+    Returns:
+        The names written.
+
+    Raises:
+        CheckpointError: the disk is full, read-only, …; its text says whether the old
+            files are untouched.
+    """
+    root, waiting = Path(folder), dict[str, Path]()
+    try:
+        for name, data in contents:
+            with reported(f"cannot write {root / name}", _UNTOUCHED):
+                waiting[name] = root / f".tmp-{name}.{os.getpid()}"
+                write_new(waiting[name], data)
+        written, old = [*waiting], [root / name for name in remove]
+        several = len(written) + len(old) > 1
+        with reported(
+            f"cannot write {root / written[-1]}", _MIXED if several else _UNTOUCHED
+        ):
+            if present := [path for path in old if os.path.lexists(path)]:
+                for path in present:
+                    os.unlink(path)
+                sync_folder(root)
+            for name in written:
+                os.rename(waiting[name], root / name)
+                del waiting[name]
+            sync_folder(root)
+    finally:
+        for temporary in waiting.values():
             temporary.unlink(missing_ok=True)
-            raise
+    return written
 
 
 def write_json(path: str | Path, value: Any) -> None:
@@ -69,8 +115,17 @@ def write_json(path: str | Path, value: Any) -> None:
         ValueError: ``value`` holds NaN or infinity, which JSON does not have.
         CheckpointError: as in :func:`write_bytes`.
     """
+    write_bytes(path, json_bytes(value))
+
+
+def json_bytes(value: Any) -> bytes:
+    """Returns the file that :func:`write_json` writes.
+
+    Raises:
+        ValueError: ``value`` holds NaN or infinity, which JSON does not have.
+    """
     text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False)
-    write_bytes(path, (text + "\n").encode())
+    return (text + "\n").encode()
 
 
 def make_folder(path: str | Path) -> Path:

@@ -7,14 +7,14 @@ The library reads by ``pread`` into its own memory, never through a memory map.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from evolving_attention.durable import write_bytes, write_json
+from evolving_attention.durable import json_bytes, write_files
 from evolving_attention.errors import CheckpointError
 from evolving_attention.interop.evolving_mark import EVOLVING
 from evolving_attention.interop.json_file import parse_object
@@ -25,7 +25,7 @@ from evolving_attention.interop.limits import (
     check_shape,
     check_tensor_name,
 )
-from evolving_attention.interop.paths import InputFile, open_given
+from evolving_attention.interop.paths import InputFile, open_given, present
 
 __all__ = [
     "load_safetensors",
@@ -112,13 +112,18 @@ def save_safetensors(
     stem: str = "model",
     metadata: Mapping[str, str] | None = None,
     max_shard_bytes: int = MAX_SHARD_BYTES,
+    beside: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Write weights to a folder in Hugging Face's layout.
+    """Write weights to a folder in Hugging Face's layout, with other files of a model.
 
     Writes one ``model.safetensors``, or, above ``max_shard_bytes``, files
-    ``model-00001-of-0000N.safetensors`` and an index. Each file is replaced atomically.
-    The index is written last, because it makes the shards valid. Then weights of the
-    other layout or stem, which readers might prefer, are removed.
+    ``model-00001-of-0000N.safetensors`` and an index, which makes the shards valid.
+    Weights of the other layout or stem, which readers might prefer, are removed.
+
+    All files are written under temporary names before an old one is touched: if the
+    disk is full, the folder stays as it was. Then they are renamed. If that is
+    interrupted, the folder has the old model, the new one, or none that loads; of one
+    weight file beside an unchanged config.json never none.
 
     Args:
         folder: existing folder.
@@ -128,6 +133,8 @@ def save_safetensors(
         metadata: text for the header; default ``{"format": "pt"}``, which transformers
             requires.
         max_shard_bytes: maximum tensor bytes per file; a larger tensor has its own.
+        beside: JSON files by name, written after the weights; None: without that file.
+            The last one, config.json, is the one without which nobody reads the folder.
 
     Returns:
         The names of the files written.
@@ -143,31 +150,41 @@ def save_safetensors(
     }
     header = dict(metadata) if metadata is not None else {"format": "pt"}
     shards = _split(arrays, max_shard_bytes)
-    if len(shards) == 1:
-        single = f"{stem}.safetensors"
-        write_bytes(target / single, _serialise(shards[0], header))
-        _remove_others(target, single)
-        return [single]
-    files, weight_map = [], {}
-    for number, shard in enumerate(shards, start=1):
-        name = f"{stem}-{number:05d}-of-{len(shards):05d}.safetensors"
-        write_bytes(target / name, _serialise(shard, header))
-        files.append(name)
-        weight_map.update(dict.fromkeys(shard, name))
-    total = sum(array.nbytes for array in arrays.values())
-    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    index_name = f"{stem}.safetensors.index.json"
-    write_json(target / index_name, index)
-    _remove_others(target, index_name)
-    return [*files, index_name]
+    given = dict(beside or {})
+    more = {name: json_bytes(v) for name, v in given.items() if v is not None}
+    names = [f"{stem}.safetensors"]
+    if len(shards) > 1:
+        count = len(shards)
+        names = [
+            f"{stem}-{n:05d}-of-{count:05d}.safetensors" for n in range(1, count + 1)
+        ]
+        parts = zip(names, shards, strict=True)
+        weight_map = {name: file for file, shard in parts for name in shard}
+        total = sum(array.nbytes for array in arrays.values())
+        index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+        more = {f"{stem}.safetensors.index.json": json_bytes(index), **more}
+
+    def contents() -> Iterator[tuple[str, bytes]]:
+        for name, shard in zip(names, shards, strict=True):
+            yield name, _serialise(shard, header)
+        yield from more.items()
+
+    entries = {f"{s}.safetensors{end}" for s in _STEMS for end in ("", ".index.json")}
+    obsolete = {*entries, *given}.difference(names, more)
+    keeps = len(shards) == 1 and not any(present(target, name) for name in obsolete)
+    if keeps and all(_holds(target / name, data) for name, data in more.items()):
+        obsolete = set()  # one rename changes the model
+    else:
+        obsolete |= set(more)
+    return write_files(target, contents(), remove=sorted(obsolete))
 
 
-def _remove_others(folder: Path, kept: str) -> None:
-    """Remove files through which readers would find the folder's earlier weights."""
-    for stem in _STEMS:
-        for ending in ("", ".index.json"):
-            if (name := f"{stem}.safetensors{ending}") != kept:
-                (folder / name).unlink(missing_ok=True)
+def _holds(path: Path, data: bytes) -> bool:
+    """Whether a file has this content."""
+    try:
+        return path.read_bytes() == data
+    except OSError:
+        return False
 
 
 def _checked_header(file: InputFile) -> dict[str, Any]:

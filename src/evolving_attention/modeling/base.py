@@ -468,15 +468,18 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
 
         A text model with other than vanilla attention is saved as ``evolving_bert`` or
         ``evolving_roberta``, with its weights in evolving_model.safetensors:
-        transformers, which would compute something else, refuses such a folder. Files
-        are written under temporary names and renamed, so an interrupted save leaves the
-        old files intact.
+        transformers, which would compute something else, refuses such a folder.
+
+        All files are written under temporary names before an old one is touched: if the
+        disk is full, or the save is interrupted there, the folder stays as it was. Then
+        they are renamed, config.json last. If that is interrupted, the folder has the
+        old model, the new one, or no config.json and does not load: never a mixture.
 
         Raises:
             CheckpointError: the folder is a file, is not writable, or holds a
                 pytorch_model.bin that transformers would load for an evolving model.
         """
-        from evolving_attention.durable import make_folder, write_json
+        from evolving_attention.durable import make_folder
         from evolving_attention.interop.evolving_mark import weights_stem
         from evolving_attention.interop.safetensors_io import save_safetensors
 
@@ -486,8 +489,12 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         self._refuse_foreign_weights(root, stem)
         config["architectures"] = [type(self).__name__]
         config["dtype"] = self.dtype
-        write_json(root / "config.json", config)
-        save_safetensors(root, self.state_dict(), stem=stem)
+        beside = {**self._written_more(), "config.json": config}
+        save_safetensors(root, self.state_dict(), stem=stem, beside=beside)
+
+    def _written_more(self) -> dict[str, Any]:
+        """Returns further JSON files of a folder by name; None: without that file."""
+        return {}
 
     @staticmethod
     def _refuse_foreign_weights(folder: Path, stem: str) -> None:

@@ -105,20 +105,13 @@ class GenerativeModel(PreTrainedModel):
         given = {k: v for k, v in values.items() if k not in overrides}
         self.generation_config = given
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Like :meth:`PreTrainedModel.save_pretrained`, plus generation_config.json.
-
-        That file exists only if ``generation_config`` is not empty.
-        """
-        from evolving_attention.durable import write_json
-
-        super().save_pretrained(folder)
-        file = Path(folder) / GENERATION_CONFIG
-        if not self.generation_config:
-            file.unlink(missing_ok=True)
-            return
-        tokens = {name: getattr(self.config, name) for name in TOKENS}
-        write_json(file, {**tokens, **self.generation_config})
+    def _written_more(self) -> dict[str, Any]:
+        """Adds generation_config.json, unless ``generation_config`` is empty."""
+        values = None
+        if self.generation_config:
+            tokens = {name: getattr(self.config, name) for name in TOKENS}
+            values = {**tokens, **self.generation_config}
+        return {**super()._written_more(), GENERATION_CONFIG: values}
 
     @overload
     def generate(

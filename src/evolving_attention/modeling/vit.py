@@ -247,7 +247,7 @@ class _ViT(ImageModel):
                 ``layer_norm_eps``.
             CheckpointError: the folder is a file, or cannot be written.
         """
-        from evolving_attention.durable import make_folder, write_json
+        from evolving_attention.durable import make_folder
         from evolving_attention.interop.safetensors_io import save_safetensors
         from evolving_attention.interop.vit_folders import timm_config, to_timm
 
@@ -255,8 +255,7 @@ class _ViT(ImageModel):
         if "head.weight" not in tensors:
             config["num_classes"] = config["pretrained_cfg"]["num_classes"] = 0
         root = make_folder(folder)
-        write_json(root / "config.json", config)
-        save_safetensors(root, tensors)
+        save_safetensors(root, tensors, beside={"config.json": config})
 
 
 class ViTModel(_ViT):

@@ -426,7 +426,7 @@ class Tokenizer:
         Raises:
             CheckpointError: the folder is a file, or cannot be written.
         """
-        from evolving_attention.durable import make_folder, write_bytes
+        from evolving_attention.durable import make_folder, write_files
 
         folder = make_folder(save_directory)
         with self._lock:
@@ -449,10 +449,9 @@ class Tokenizer:
                 self.special_tokens_map, indent=2
             ).encode(),
         }
-        for name, content in files.items():
-            write_bytes(folder / name, content)
-        if "tokenizer.json" not in files:  # an older file would be read first
-            (folder / "tokenizer.json").unlink(missing_ok=True)
+        # tokenizer.json of an older save would be read first
+        older = () if "tokenizer.json" in files else ("tokenizer.json",)
+        write_files(folder, files.items(), remove=older)
         return [str(folder / name) for name in files]
 
     def _own_files(self) -> dict[str, bytes]:

@@ -95,8 +95,8 @@ def average_checkpoints(
     for name in _BESIDE:
         if present(paths[-1], name):
             shutil.copyfile(paths[-1] / name, target / name)
-    save_safetensors(target, mean, stem=weights_stem(last.config))
-    durable.write_json(target / "config.json", last.config)  # last: makes it a model
+    stem, beside = weights_stem(last.config), {"config.json": last.config}
+    save_safetensors(target, mean, stem=stem, beside=beside)
     return last.config
 
 
