@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from helpers_fake_model import FakeModel, make_rows
 
+from evolving_attention.durable import locks
 from evolving_attention.errors import ConfigError, Interrupted
 from evolving_attention.training import (
     EarlyStoppingCallback,
@@ -166,3 +168,50 @@ def test_a_callback_that_returns_a_new_control_asks_once(tmp_path):
     options = {"eval_strategy": "steps", "eval_steps": 3, "save_strategy": "no"}
     trainer(tmp_path, seen, max_steps=6, **options).train()
     assert (seen.evaluated, seen.saved) == ([3, 6], [3, 6])
+
+
+class AtStep(TrainerCallback):
+    """Calls a function after one step."""
+
+    def __init__(self, step: int, call: Any) -> None:
+        self.step, self.call = step, call
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == self.step:
+            self.call()
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path):
+    def second():
+        with pytest.raises(ConfigError, match="another run trains into this folder"):
+            trainer(tmp_path, seed=7, overwrite_output_dir=True).train()
+        trainer(tmp_path, eval_strategy="epoch").evaluate()
+        called.append(names(tmp_path))
+
+    called: list[Any] = []
+    first = trainer(tmp_path, AtStep(5, second), max_steps=6)
+    first.train()
+    assert called == [["checkpoint-4"]]
+    assert ".lock" not in os.listdir(tmp_path)
+    trainer(tmp_path).train("auto")  # one after the other
+
+
+def test_a_run_that_failed_leaves_its_folder_free(tmp_path):
+    def fail():
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError):
+        trainer(tmp_path / "new", AtStep(2, fail)).train()
+    trainer(tmp_path / "new", max_steps=1).train()
+    with pytest.raises(ConfigError, match="metric"):
+        trainer(tmp_path / "none", EarlyStoppingCallback(2)).train()
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_run_goes_on_where_there_are_no_locks(tmp_path, monkeypatch):
+    def flock(*_: Any) -> None:
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+    monkeypatch.setattr(locks.fcntl, "flock", flock)
+    trainer(tmp_path, max_steps=4).train()
+    assert names(tmp_path) == ["checkpoint-4"]

@@ -7,16 +7,14 @@ the study, in ``study.db``, records every finished trial.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import (
     AbstractContextManager,
-    contextmanager,
     nullcontext,
     redirect_stdout,
 )
@@ -185,8 +183,14 @@ class _Sweep:
                 "sweep: started by mpirun or torchrun, expected one process; start it "
                 "alone, with --workers"
             )
+        another = refuse(  # two sweeps in a folder would start the same trials
+            "output_dir",
+            self.root,
+            "a folder that no other sweep works in",
+            "wait for it, give that one more --workers, or choose another folder",
+        )
         self.root.mkdir(parents=True, exist_ok=True)
-        with _locked(self.root):
+        with durable.locked(self.root, another):
             command = self.command
             settings = settings_of(self.fields, self.given)
             own_folder(self.root, {"command": command, "options": settings})
@@ -415,23 +419,3 @@ class _Sweep:
         )
         durable.write_json(self.root / RESULTS, results)
         return results
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Lock the folder: two sweeps in it would start the same trials.
-
-    Raises:
-        ConfigError: another process holds the lock.
-    """
-    with (folder / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise refuse(
-                "output_dir",
-                folder,
-                "a folder that no other sweep works in",
-                "wait for it, give that one more --workers, or choose another folder",
-            ) from None
-        yield

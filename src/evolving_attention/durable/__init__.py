@@ -17,14 +17,17 @@ from evolving_attention.durable.folders import (
     rotate,
     verify_directory,
 )
+from evolving_attention.durable.locks import LOCK, locked
 
 __all__ = [
+    "LOCK",
     "MANIFEST",
     "CorruptCheckpointWarning",
     "clean_stale",
     "commit_directory",
     "json_bytes",
     "list_checkpoints",
+    "locked",
     "make_folder",
     "newest_verified",
     "rotate",

@@ -9,12 +9,12 @@ Nothing is pickled. :mod:`evolving_attention.durable` commits it atomically.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pathlib
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,7 @@ from evolving_attention.training.state import (
 __all__ = [
     "STATE",
     "RunParts",
+    "alone",
     "check_output_dir",
     "check_writable",
     "clear_others",
@@ -85,6 +86,22 @@ def get_last_checkpoint(folder: str | pathlib.Path) -> str | None:
     return None if found is None else str(found)
 
 
+@contextmanager
+def alone(args: TrainingArguments) -> Iterator[None]:
+    """Keeps other runs out of output_dir, by its lock, as long as the block lasts.
+
+    Raises:
+        ConfigError: another run is in its block.
+    """
+    other = ConfigError(
+        f"output_dir={args.output_dir!r}: another run trains into this folder now, "
+        "expected none: each would overwrite the other's checkpoints; wait for its "
+        "end, or choose another output_dir"
+    )
+    with durable.locked(args.output_dir, other):
+        yield
+
+
 def check_output_dir(args: TrainingArguments) -> str | None:
     """Returns the checkpoint in ``output_dir`` to resume from, or None for a new run.
 
@@ -101,7 +118,7 @@ def check_output_dir(args: TrainingArguments) -> str | None:
             "another name"
         )
     last = get_last_checkpoint(folder)
-    others = {path.name for path in folder.iterdir()} - LOGS
+    others = {path.name for path in folder.iterdir()} - LOGS - {durable.LOCK}
     if last is None and others:
         raise ConfigError(
             f"output_dir={args.output_dir!r} is not empty and has no checkpoint to go "
@@ -260,7 +277,7 @@ def save_processing_class(processing_class: Any, folder: pathlib.Path) -> None:
         processing_class.save_pretrained(folder)
 
 
-@contextlib.contextmanager
+@contextmanager
 def usable(path: pathlib.Path) -> Iterator[None]:
     """Turns errors about the values of a saved state into a CheckpointError."""
     try:

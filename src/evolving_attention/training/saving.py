@@ -6,6 +6,7 @@ import pathlib
 import signal
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn
 
 from evolving_attention import durable
@@ -42,6 +43,11 @@ class Saver:
     ) -> None:
         self.args, self.team = args, team
         self.callbacks, self.on_saved = callbacks, on_saved
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Context of a run, which keeps others out of its folder: ConfigError."""
+        is_writer = self.writes and self.team.is_first
+        return ckpt.alone(self.args) if is_writer else nullcontext()
 
     def begin(self, parts: ckpt.RunParts) -> None:
         """Sets the parts that checkpoints of this run consist of."""

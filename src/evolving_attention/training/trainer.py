@@ -198,14 +198,14 @@ class Trainer(Surroundings):
             (global_step, training_loss, metrics).
 
         Raises:
-            ConfigError, InputError: arguments and data do not fit together.
+            ConfigError, InputError: arguments or data do not fit; output_dir is in use.
             CheckpointError: the checkpoint is unusable, or saving failed.
             NonFiniteError: a loss or gradient is not finite; nothing was saved.
             Interrupted: a signal came; the message names what is saved and where.
             PeerLost: another process of this run ended or failed.
         """
         kept = self._loaders.keeping(self.train_dataset, self.eval_dataset)
-        with self.team.watching(self.args.output_dir), kept:
+        with self.team.watching(self.args.output_dir), kept, self._saver.alone():
             return self._train(resume_from_checkpoint)
 
     def _train(self, resume_from_checkpoint: bool | str | None) -> TrainOutput:
