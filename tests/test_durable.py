@@ -249,25 +249,45 @@ def dead_pid() -> int:
 
 
 def test_left_overs_of_the_dead_are_removed(tmp_path: Path) -> None:
-    pid = dead_pid()
+    pid = f"{files.place()}-{dead_pid()}"
+    parent = f"{files.place()}-{os.getppid()}"
     (tmp_path / f".tmp-checkpoint-3.{pid}").mkdir()
     (tmp_path / f".tmp-checkpoint-3.{pid}" / "half").write_bytes(b"1")
     (tmp_path / f".tmp-config.json.{pid}").write_bytes(b"1")
     (tmp_path / f".gone-checkpoint-1.{pid}").mkdir()
-    (tmp_path / f".tmp-checkpoint-9.{os.getppid()}").mkdir()  # alive: stays
+    (tmp_path / f".tmp-checkpoint-9.{parent}").mkdir()  # alive: stays
     (tmp_path / ".tmp-notes").write_bytes(b"")  # not ours: stays
     commit(tmp_path, 4)
     assert names(tmp_path) == [
-        f".tmp-checkpoint-9.{os.getppid()}",
+        f".tmp-checkpoint-9.{parent}",
         ".tmp-notes",
         "checkpoint-4",
     ]
 
 
+def test_what_another_host_or_container_writes_is_kept(tmp_path: Path) -> None:
+    """Its process ids mean nothing here: not even ours is our own leftover."""
+    commit(tmp_path, 3)
+    (tmp_path / f".tmp-checkpoint-4.00000000-{dead_pid()}").mkdir()
+    (tmp_path / f".tmp-checkpoint-4.00000000-{os.getpid()}").mkdir()
+    (tmp_path / f".tmp-checkpoint-4.{os.getpid()}").mkdir()  # of an older version
+    (tmp_path / ".tmp-results.json.00000000-1").write_bytes(b"1")
+    (tmp_path / f".tmp-checkpoint-4.{files.place()}-{dead_pid()}").mkdir()
+    before = names(tmp_path)
+    assert newest_verified(tmp_path) == tmp_path / "checkpoint-3"
+    assert names(tmp_path) == before  # looking changes nothing
+    commit(tmp_path, 4)
+    assert len(names(tmp_path)) == len(before)  # one more, and one less
+    durable.clean_stale(tmp_path, alone=True)  # by the only process that saves folders
+    left = [".tmp-results.json.00000000-1", "checkpoint-3", "checkpoint-4"]
+    assert names(tmp_path) == left
+
+
 def test_a_checkpoint_set_aside_comes_back(tmp_path: Path) -> None:
     """The process died between the two renames that replace a checkpoint."""
     final = commit(tmp_path, 4)
-    final.rename(tmp_path / f".old-checkpoint-4.{dead_pid()}")
+    final.rename(tmp_path / f".old-checkpoint-4.{files.place()}-{dead_pid()}")
+    durable.clean_stale(tmp_path)
     assert newest_verified(tmp_path) == final
 
 
@@ -346,6 +366,7 @@ def test_every_single_fault_leaves_a_checkpoint_that_verifies(
         if error is not None:
             assert error.errno == fault or "differs" in str(error) or fault == "short"
         # The next process finds a complete checkpoint and no partial one.
+        durable.clean_stale(parent)
         found = newest_verified(parent)
         assert found is not None
         step = verify_directory(found)["step"]
@@ -384,7 +405,7 @@ def test_everything_is_synced_before_it_is_renamed(
     monkeypatch.setattr(folders, "os", Recorder())
     monkeypatch.setattr(files, "os", Recorder())
     commit_directory(tmp_path / "checkpoint-1", plain, step=1)
-    temporary = f".tmp-checkpoint-1.{os.getpid()}"
+    temporary = f".tmp-checkpoint-1.{files.place()}-{os.getpid()}"
     assert log == [
         ("fsync", "a.bin"),
         ("fsync", "b.bin"),
@@ -426,6 +447,7 @@ def test_sigkill_at_any_moment(tmp_path: Path, delay: int) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
+    durable.clean_stale(tmp_path)
     found = newest_verified(tmp_path)
     assert found is not None
     for path in durable.list_checkpoints(tmp_path):

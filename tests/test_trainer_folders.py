@@ -20,6 +20,7 @@ from evolving_attention.training import (
     Trainer,
     TrainerCallback,
     TrainingArguments,
+    check_output_dir,
 )
 
 
@@ -194,6 +195,20 @@ def test_two_runs_do_not_share_a_folder(tmp_path):
     assert called == [["checkpoint-4"]]
     assert ".lock" not in os.listdir(tmp_path)
     trainer(tmp_path).train("auto")  # one after the other
+
+
+def test_a_run_clears_what_one_of_another_container_left(tmp_path):
+    trainer(tmp_path, max_steps=4).train()
+    (tmp_path / ".tmp-checkpoint-8.00000000-1").mkdir()
+    (tmp_path / "checkpoint-4").rename(tmp_path / ".old-checkpoint-4.00000000-1")
+    again = trainer(tmp_path, max_steps=8)
+    assert check_output_dir(again.args) is None  # looking changes nothing
+    assert {".tmp-checkpoint-8.00000000-1", ".old-checkpoint-4.00000000-1"} < {
+        *os.listdir(tmp_path)
+    }
+    again.train(resume_from_checkpoint=True)
+    assert names(tmp_path) == ["checkpoint-4", "checkpoint-8"]
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
 
 
 def test_a_run_that_failed_leaves_its_folder_free(tmp_path):

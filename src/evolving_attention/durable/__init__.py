@@ -12,19 +12,20 @@ from evolving_attention.durable.folders import (
     CorruptCheckpointWarning,
     clean_stale,
     commit_directory,
+    is_leftover,
     list_checkpoints,
     newest_verified,
     rotate,
     verify_directory,
 )
-from evolving_attention.durable.locks import LOCK, locked
+from evolving_attention.durable.locks import locked
 
 __all__ = [
-    "LOCK",
     "MANIFEST",
     "CorruptCheckpointWarning",
     "clean_stale",
     "commit_directory",
+    "is_leftover",
     "json_bytes",
     "list_checkpoints",
     "locked",

@@ -20,8 +20,10 @@ __all__ = [
     "json_bytes",
     "make_folder",
     "opened",
+    "place",
     "reported",
     "sync_folder",
+    "temporary_name",
     "write_bytes",
     "write_files",
     "write_json",
@@ -87,7 +89,7 @@ def write_files(
     try:
         for name, data in contents:
             with reported(f"cannot write {root / name}", _UNTOUCHED):
-                waiting[name] = root / f".tmp-{name}.{os.getpid()}"
+                waiting[name] = temporary_name(root / name)
                 write_new(waiting[name], data)
         written, old = [*waiting], [root / name for name in remove]
         several = len(written) + len(old) > 1
@@ -138,6 +140,24 @@ def make_folder(path: str | Path) -> Path:
     with reported(f"cannot make the folder {folder}", "nothing was written"):
         folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def temporary_name(path: Path, kind: str = "tmp") -> Path:
+    """Returns the name beside ``path`` that this process uses until it is complete."""
+    return path.with_name(f".{kind}-{path.name}.{place()}-{os.getpid()}")
+
+
+def place() -> str:
+    """Returns 8 digits for the host and PID namespace in which process ids are valid.
+
+    Processes of several hosts or containers may share a folder.
+    """
+    try:
+        space = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:  # no such namespaces
+        space = 0
+    text = f"{os.uname().nodename} {space}"
+    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 
 def digest(path: Path) -> tuple[int, str]:

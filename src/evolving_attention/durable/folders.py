@@ -23,10 +23,13 @@ from evolving_attention.durable.files import (
     READ_FLAGS,
     digest,
     opened,
+    place,
     reported,
     sync_folder,
+    temporary_name,
     write_new,
 )
+from evolving_attention.durable.locks import LOCK
 from evolving_attention.errors import CheckpointError
 
 __all__ = [
@@ -34,6 +37,7 @@ __all__ = [
     "CorruptCheckpointWarning",
     "clean_stale",
     "commit_directory",
+    "is_leftover",
     "list_checkpoints",
     "newest_verified",
     "rotate",
@@ -43,7 +47,7 @@ __all__ = [
 MANIFEST = "manifest.json"
 FORMAT = 1
 _MAX_MANIFEST_BYTES = 1 << 20
-_TEMPORARY = re.compile(r"\.(tmp|old|gone)-(.+)\.(\d+)")
+_TEMPORARY = re.compile(r"\.(tmp|old|gone)-(.+)\.(?:([0-9a-f]{8})-)?(\d+)")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _SPACE_FACTOR = 1.05
 
@@ -63,9 +67,9 @@ def commit_directory(
 ) -> Path:
     """Writes a whole folder, so that it appears complete or not at all.
 
-    Protocol: ``writer`` fills ``.tmp-NAME.PID``; every file is synced; a manifest with
-    name, size and hash of each file is written and synced; the folder is renamed to its
-    final name; its parent is synced. Only then are older ones removed.
+    Protocol: ``writer`` fills ``.tmp-NAME.PLACE-PID``; every file is synced; a manifest
+    with name, size and hash of each file is written and synced; the folder is renamed
+    to its final name; its parent is synced. Only then are older ones removed.
 
     Args:
         final_dir: the folder to create, for example ``out/checkpoint-500``.
@@ -86,7 +90,7 @@ def commit_directory(
     """
     final = Path(final_dir)
     parent = final.parent
-    temporary = parent / f".tmp-{final.name}.{os.getpid()}"
+    temporary = temporary_name(final)
     with reported(f"cannot save {final}", "earlier checkpoints are untouched"):
         if not parent.is_dir():
             os.makedirs(parent, exist_ok=True)
@@ -154,21 +158,16 @@ def list_checkpoints(parent: str | Path, prefix: str = "checkpoint-") -> list[Pa
     return [path for _, path in sorted(found, reverse=True)]
 
 
-def newest_verified(
-    parent: str | Path, prefix: str = "checkpoint-", *, clean: bool = True
-) -> Path | None:
+def newest_verified(parent: str | Path, prefix: str = "checkpoint-") -> Path | None:
     """Returns the newest checkpoint that passes :func:`verify_directory`, or None.
 
     Each newer checkpoint that fails causes a :class:`CorruptCheckpointWarning` with its
-    name and the reason. Leftovers of dead processes are removed first.
+    name and the reason. Nothing is changed: a save may be under way.
 
     Args:
         parent: folder with the checkpoints; may be missing.
         prefix: beginning of the names, before the step.
-        clean: whether to call :func:`clean_stale`.
     """
-    if clean:
-        clean_stale(parent)
     for path in list_checkpoints(parent, prefix):
         try:
             verify_directory(path)
@@ -223,18 +222,34 @@ def rotate(
     return removed
 
 
-def clean_stale(parent: str | Path) -> None:
+def is_leftover(name: str) -> bool:
+    """Whether an entry of this name is part of a save under way, or was left by it."""
+    return name == LOCK or _TEMPORARY.fullmatch(name) is not None
+
+
+def clean_stale(parent: str | Path, *, alone: bool = False) -> None:
     """Removes what interrupted saves of dead processes left in ``parent``.
 
     A folder that was set aside for a replacement that never came is restored.
+
+    Args:
+        parent: folder with the checkpoints; may be missing.
+        alone: whether this process holds the lock of all that write checkpoints here.
+            Then folders that another host or container left are removed too.
     """
     try:
         entries = sorted(os.scandir(parent), key=lambda entry: entry.name)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
+    here = place()
     for entry in entries:
         match = _TEMPORARY.fullmatch(entry.name)
-        if match is None or _alive(int(match[3])):
+        if match is None:
+            continue
+        if match[3] != here:  # whether its process lives is not known
+            if not (alone and entry.is_dir(follow_symlinks=False)):
+                continue
+        elif _alive(int(match[4])):
             continue
         path = Path(entry.path)
         final = path.with_name(match[2])
@@ -268,7 +283,7 @@ def _seal(folder: Path, step: int) -> None:
 
 def _put_in_place(temporary: Path, final: Path) -> None:
     """Renames a sealed folder to its final name, replacing an existing folder."""
-    aside = final.with_name(f".old-{final.name}.{os.getpid()}")
+    aside = temporary_name(final, "old")
     replaces = os.path.lexists(final)
     if replaces:
         os.rename(final, aside)
@@ -328,7 +343,7 @@ def _verifies(path: Path) -> bool:
 
 def _remove(path: Path) -> None:
     """Removes a checkpoint; a partly removed one does not keep its name."""
-    gone = path.with_name(f".gone-{path.name}.{os.getpid()}")
+    gone = temporary_name(path, "gone")
     os.rename(path, gone)
     shutil.rmtree(gone)
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from evolving_attention import durable
 from evolving_attention.device_names import host_array
+from evolving_attention.durable.files import reported
 from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.interop.hf import load_folder
 from evolving_attention.interop.paths import open_inside, present
@@ -80,7 +81,8 @@ def folder_of(args: TrainingArguments, step: int) -> pathlib.Path:
 def get_last_checkpoint(folder: str | pathlib.Path) -> str | None:
     """Returns the newest valid checkpoint in ``folder``, or None.
 
-    Newer invalid checkpoints are skipped with a warning that names them.
+    Newer invalid checkpoints are skipped with a warning that names them. Nothing in the
+    folder is changed: a run may be saving there.
     """
     found = durable.newest_verified(folder)
     return None if found is None else str(found)
@@ -90,6 +92,8 @@ def get_last_checkpoint(folder: str | pathlib.Path) -> str | None:
 def alone(args: TrainingArguments) -> Iterator[None]:
     """Keeps other runs out of output_dir, by its lock, as long as the block lasts.
 
+    Leftovers of runs that ended are removed first.
+
     Raises:
         ConfigError: another run is in its block.
     """
@@ -98,7 +102,9 @@ def alone(args: TrainingArguments) -> Iterator[None]:
         "expected none: each would overwrite the other's checkpoints; wait for its "
         "end, or choose another output_dir"
     )
-    with durable.locked(args.output_dir, other):
+    with durable.locked(args.output_dir, other) as is_locked:
+        with reported(f"cannot clean {args.output_dir}", "no checkpoint is removed"):
+            durable.clean_stale(args.output_dir, alone=is_locked)
         yield
 
 
@@ -118,8 +124,8 @@ def check_output_dir(args: TrainingArguments) -> str | None:
             "another name"
         )
     last = get_last_checkpoint(folder)
-    others = {path.name for path in folder.iterdir()} - LOGS - {durable.LOCK}
-    if last is None and others:
+    names = {path.name for path in folder.iterdir()} - LOGS
+    if last is None and not all(map(durable.is_leftover, names)):
         raise ConfigError(
             f"output_dir={args.output_dir!r} is not empty and has no checkpoint to go "
             "on from; choose another folder or pass --overwrite_output_dir"
