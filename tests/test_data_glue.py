@@ -324,6 +324,17 @@ def test_bad_json_rows(tmp_path, name):
     assert len(data) == 2
 
 
+def test_a_whole_number_above_all_floats_is_no_score(tmp_path):
+    rows = [{"sentence1": "a", "sentence2": "b", "label": n} for n in (1, 10**310)]
+    text = "\n".join(map(json.dumps, rows))
+    (tmp_path / "train.jsonl").write_text(text)
+    with pytest.raises(DataError, match=r"train\.jsonl:2:"):
+        glue.load("stsb", tmp_path, "train")
+    with pytest.warns(UserWarning, match="1 of 2 rows were left out"):
+        (data,) = glue.load("stsb", tmp_path, "train", bad_rows="skip")
+    assert data.column("label") == [1.0]
+
+
 def test_json_labels_may_be_names_or_numbers(tmp_path):
     root = mnli_lines(tmp_path, ROW, ROW.replace('"neutral"', "2"))
     (data,) = glue.load("mnli", root, "train")

@@ -83,6 +83,20 @@ def test_one_bad_number_does_not_make_classes(tmp_path):
         load_file(path)
 
 
+@pytest.mark.parametrize("regression", [None, True, False])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_whole_number_above_all_floats_is_no_label(tmp_path, sign, regression):
+    label = sign * 10**310
+    rows = [{"text": f"row {i}", "label": i % 2} for i in range(2)]
+    lines = [json.dumps(row) for row in [*rows, {"text": "odd", "label": label}]]
+    path = write(tmp_path, "t.jsonl", "\n".join(lines))
+    with pytest.raises(DataError, match=r"t\.jsonl:3:.*is not known"):
+        load_file(path, regression=regression)
+    with pytest.warns(UserWarning, match="1 of 3 rows were left out"):
+        found = load_file(path, regression=regression, bad_rows="skip")
+    assert list(found.column("label")) == [0, 1]
+
+
 LISTS = {
     "names": (
         [["b", "a"], [], ["c"]],

@@ -411,7 +411,7 @@ class _HubSource:
 def _scores(values: list[Any], where: str) -> list[float]:
     try:
         return [float(value) for value in values]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(
             f"{where} is not made of numbers ({error}); expected scores, as "
             "--do_regression says; leave it out",

@@ -7,7 +7,6 @@ the data set's report.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 from evolving_attention.data.glue_tasks import SPLITS, TASKS, GlueTask, get_task
 from evolving_attention.data.records import (
     Record,
+    finite,
     read_names,
     read_records,
     texts_are_good,
@@ -222,10 +222,10 @@ def _label_parser(task: GlueTask, is_test: bool) -> Callable[[Any], int | float 
                 return None
             if isinstance(field, str) and not _NUMBER.fullmatch(field):
                 return None
-            value = float(field)
+            value = finite(field)
             if is_test and value == -1:
                 return -1.0
-            return value if math.isfinite(value) and 0 <= value <= 5 else None
+            return value if value is not None and 0 <= value <= 5 else None
 
         return score
     table: dict[Any, int] = {}

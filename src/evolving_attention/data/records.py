@@ -8,6 +8,7 @@ line ends). JSON files are JSON lines, or one array of objects.
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ __all__ = [
     "Record",
     "check_delimiter",
     "check_separator",
+    "finite",
     "read_names",
     "read_records",
     "separator_hint",
@@ -40,6 +42,15 @@ class Record(NamedTuple):
     index: int  # type: ignore[assignment]  # replaces tuple.index
     values: Sequence[Any]
     place: Callable[[int], int]
+
+
+def finite(number: float | str) -> float | None:
+    """Returns a number, or its text, as a finite float; None if it is none."""
+    try:
+        value = float(number)
+    except OverflowError:  # a whole number of more than 308 digits
+        return None
+    return value if math.isfinite(value) else None
 
 
 def read_records(

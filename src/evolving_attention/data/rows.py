@@ -7,7 +7,6 @@ checked as strictly as GLUE's.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -18,6 +17,7 @@ from evolving_attention.data.columns import SAMPLE, Columns, choose_columns
 from evolving_attention.data.labels import KnownLabels, listed
 from evolving_attention.data.records import (
     check_delimiter,
+    finite,
     read_names,
     read_records,
     separator_hint,
@@ -305,7 +305,7 @@ def _label_kind(fields: list[Any]) -> str:
 
 def _integer(field: Any) -> int | None:
     if type(field) is int:
-        return field
+        return None if finite(field) is None else field
     if isinstance(field, str) and _INTEGER.fullmatch(field):
         return int(field)
     return None
@@ -313,10 +313,9 @@ def _integer(field: Any) -> int | None:
 
 def _number(field: Any) -> float | None:
     if type(field) in (int, float):
-        return float(field) if math.isfinite(field) else None
+        return finite(field)
     if isinstance(field, str) and _NUMBER.fullmatch(field):
-        value = float(field)
-        return value if math.isfinite(value) else None
+        return finite(field)
     return None
 
 
@@ -331,7 +330,7 @@ def _text(field: Any) -> str:
         return field
     if isinstance(field, bool):
         return str(field).lower()
-    return str(field) if isinstance(field, int) else ""
+    return "" if _integer(field) is None else str(field)
 
 
 def _label_reason(
