@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from helpers_commands import runner
 
 import evolving_attention as ea
+from evolving_attention import _core
 from evolving_attention.data.graph_files import load_npz
 from evolving_attention.estimators import graph_fitting
 
@@ -460,6 +462,32 @@ def test_a_damaged_file(tmp_path: Path) -> None:
     file.write_bytes(data)
     with pytest.raises(ea.DataError, match=r"graph\.npz: cannot be read .*expected a"):
         load_npz(file)
+
+
+def test_arrays_that_do_not_fit_are_refused_and_others_not_read(tmp_path: Path) -> None:
+    file, given = tmp_path / "graph.npz", arrays()
+    header = {"descr": "<f4", "fortran_order": False, "shape": (1 << 25,)}
+    for name, fits in (("notes", True), ("y", False)):
+        np.savez(file, **{n: a for n, a in given.items() if n != name})
+        with (
+            zipfile.ZipFile(file, "a", zipfile.ZIP_DEFLATED) as archive,
+            archive.open(f"{name}.npy", "w") as member,
+        ):
+            np.lib.format.write_array_header_1_0(member, header)
+            for _ in range(8):
+                member.write(bytes(1 << 24))
+        before = _core.memory_limit()
+        ea.set_memory_limit(ea.memory.current() + (1 << 26))
+        try:
+            if fits:
+                assert load_npz(file).graph.num_nodes == NODES
+                continue
+            with pytest.raises(
+                ea.DataError, match=r"y.* need 128\.\d MiB .*MiB .*that are left"
+            ):
+                load_npz(file)
+        finally:
+            ea.set_memory_limit(before)
 
 
 def test_the_folder_of_several_seeds(run: Any, file: Path, tmp_path: Path) -> None:

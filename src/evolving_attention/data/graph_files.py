@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.data.graph import Graph
-from evolving_attention.data.npz import check_npz
+from evolving_attention.data.npz import read_npz
 from evolving_attention.errors import DataError, InputError, require
 
 __all__ = ["GraphData", "load_npz"]
@@ -21,6 +21,11 @@ _PARTS = {  # names of a part in files
     "test": ("test",),
 }
 _SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")
+_FORMS = ("idx", "mask")  # of a part
+_NAMES = (
+    *("x", *_SPARSE, "y", "edge_index", "edges"),
+    *(f"{name}_{form}" for part in _PARTS.values() for name in part for form in _FORMS),
+)
 
 
 @dataclass(frozen=True)
@@ -58,31 +63,25 @@ def load_npz(
         normalize: scale each row of features so that its absolute values sum to 1.
 
     Raises:
-        DataError: the file cannot be read, or an array is missing or wrong.
+        DataError: the file cannot be read, an array is missing or wrong, or its arrays
+            do not fit into the memory.
     """
     file = Path(path)
-    check_npz(file, "a .npz file of arrays")
+    arrays, held = read_npz(file, _NAMES, "a .npz file of arrays")
     try:
-        with np.load(file, allow_pickle=False) as found:
-            arrays = {name: found[name] for name in found.files}
-    except Exception as error:  # zip, zlib, pickle and format errors of many classes
-        raise DataError(
-            f"cannot be read ({error}); expected a .npz file of arrays", str(file)
-        ) from error
-    try:
-        x = _features(arrays)
+        x = _features(arrays, held)
         if x.dtype.kind not in "biuf":
             raise InputError(f"x: dtype {x.dtype}, expected real numbers")
         _check_finite(x)
         if normalize:
             x = _normalized(x)
-        sources, targets = _edges(arrays, undirected)
+        sources, targets = _edges(arrays, held, undirected)
         graph = Graph(sources, targets, x.shape[0])
     except InputError as error:
         raise DataError(str(error), str(file)) from error
     parts = {}
     for own, names in _PARTS.items():
-        forms = [f"{name}_{form}" for name in names for form in ("idx", "mask")]
+        forms = [f"{name}_{form}" for name in names for form in _FORMS]
         found_forms = [form for form in forms if form in arrays]
         if len(found_forms) > 1:
             raise DataError(
@@ -110,14 +109,14 @@ def _mask(given: Array, count: int, name: str, file: Path) -> Array:
     return given.astype(bool)
 
 
-def _features(arrays: dict[str, Array]) -> Any:
+def _features(arrays: dict[str, Array], held: list[str]) -> Any:
     if "x" in arrays and arrays["x"].ndim == 2:
         return arrays["x"]
     missing = [name for name in _SPARSE if name not in arrays]
     if "x" in arrays or missing:
         raise InputError(
             "x: expected an array x [nodes, features], or "
-            f"{', '.join(_SPARSE)}; the file has {', '.join(sorted(arrays)) or 'none'}"
+            f"{', '.join(_SPARSE)}; the file has {', '.join(sorted(held)) or 'none'}"
         )
     sparse = require(
         "scipy.sparse", extra="graphs", why="for features of few values in a row"
@@ -153,7 +152,7 @@ def _normalized(x: Any) -> Any:
     return x.multiply(scale).tocsr().astype(np.float32)
 
 
-def _edges(arrays: dict[str, Array], undirected: bool) -> Array:
+def _edges(arrays: dict[str, Array], held: list[str], undirected: bool) -> Array:
     if "edge_index" in arrays:
         pairs = arrays["edge_index"]
     elif "edges" in arrays:
@@ -161,7 +160,7 @@ def _edges(arrays: dict[str, Array], undirected: bool) -> Array:
     else:
         raise InputError(
             "edges: expected edge_index [2, edges], or edges [edges, 2]; the file has "
-            f"{', '.join(sorted(arrays)) or 'none'}"
+            f"{', '.join(sorted(held)) or 'none'}"
         )
     if pairs.ndim != 2 or len(pairs) != 2:
         raise InputError(

@@ -18,7 +18,7 @@ from evolving_attention.data.image_files import (
     tell_of_others,
 )
 from evolving_attention.data.image_transforms import Transform, centred, resized
-from evolving_attention.data.npz import check_npz
+from evolving_attention.data.npz import read_npz
 from evolving_attention.data.packed import Batch, digest
 from evolving_attention.errors import DataError, DTypeError, InputError, ShapeError
 
@@ -209,7 +209,7 @@ def pictures_of_npz(path: str | Path) -> Array:
     """Reads the pictures of an npz file: its array ``X`` (``images``).
 
     Raises:
-        DataError: the file is missing, damaged, or has no pictures.
+        DataError: the file is missing, damaged or too large, or has no pictures.
     """
     pictures, names = _array_of_npz(path, ("X", "x", "images"))
     if pictures is None:
@@ -225,7 +225,7 @@ def labels_of_npz(path: str | Path) -> Array | None:
     """Reads the labels of an npz file, ``y`` (``labels``); None: it has none.
 
     Raises:
-        DataError: the file is missing or damaged.
+        DataError: the file is missing, damaged or too large.
     """
     return _array_of_npz(path, ("y", "labels"))[0]
 
@@ -235,15 +235,8 @@ def _array_of_npz(
 ) -> tuple[Array | None, list[str]]:
     """Returns the first of these arrays that the file has, and the names of all."""
     form = "an npz file of numbers as numpy.savez(file, X=pictures, y=labels) writes it"
-    check_npz(path, form)
-    try:
-        with np.load(Path(path), allow_pickle=False) as held:
-            found = next((held[key] for key in keys if key in held.files), None)
-            return found, list(held.files)
-    except Exception as error:  # zip, zlib, pickle and format errors of many classes
-        raise DataError(
-            f"cannot be read ({error}), expected {form}", str(path)
-        ) from None
+    found, names = read_npz(path, keys, form, first=True)
+    return next(iter(found.values()), None), names
 
 
 def _items(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,30 +12,14 @@ from evolving_attention.data.images import ImageRows
 from evolving_attention.data.series import SeriesRows
 from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import OutOfMemory
-from evolving_attention.memory import current, plan
+from evolving_attention.memory import plan
+from evolving_attention.memory.available import in_words, left
 
 __all__ = ["left", "needs_recomputation", "upper_bound"]
 
 Array = np.ndarray[Any, Any]
 Rows = SeriesRows | ImageRows
 _COPIES = 16  # per map and per feature; more than any kind keeps at once
-
-
-def left(meminfo: str = "/proc/meminfo") -> int | None:
-    """Returns the bytes still available to CPU tensors; None if nothing is known.
-
-    The smaller of what ``ea.set_memory_limit`` or the control group leaves and what the
-    machine has free, swap included.
-    """
-    found = []
-    limit: int = _core.memory_limit()
-    if limit:
-        found.append(limit - current())
-    with contextlib.suppress(OSError, LookupError, ValueError):
-        lines = Path(meminfo).read_text(encoding="utf-8").splitlines()
-        kib = {line.split(":")[0]: line.split()[1] for line in lines}
-        found.append(1024 * (int(kib["MemAvailable"]) + int(kib["SwapFree"])))
-    return max(0, min(found)) if found else None
 
 
 def upper_bound(model: Any, lengths: Array) -> int | None:
@@ -96,9 +78,9 @@ def needs_recomputation(
     least = lean.optimizer + lean.activations
     if least > room:
         raise OutOfMemory(
-            f"{step} needs at least {_bytes(least)}, even with layers computed again "
-            f"in the backward pass, expected at most the {_bytes(room)} that are left; "
-            f"{remedy}"
+            f"{step} needs at least {in_words(least)}, even with layers computed again "
+            "in the backward pass, expected at most the "
+            f"{in_words(room)} that are left; {remedy}"
         )
     if was_on:
         return False
@@ -107,9 +89,9 @@ def needs_recomputation(
     if again > room:
         enough = "probably too much, too. So that the fit does not run out of memory"
     warnings.warn(
-        f"{step} would need about {_bytes(whole.peak - whole.parameters)}, and "
-        f"{_bytes(room)} are left. The backward pass computes each layer again, which "
-        f"needs about {_bytes(again)}: {enough}, {remedy}",
+        f"{step} would need about {in_words(whole.peak - whole.parameters)}, and "
+        f"{in_words(room)} are left. The backward pass computes each layer again, "
+        f"which needs about {in_words(again)}: {enough}, {remedy}",
         stacklevel=stacklevel,
     )
     return True
@@ -122,10 +104,3 @@ def _batch(rows: Rows, indices: Array) -> dict[str, Any]:
     if rows.labels is None:  # pre-training
         inputs["masked"] = np.ones(inputs["values"].shape, bool)
     return inputs
-
-
-def _bytes(count: int) -> str:
-    """Formats bytes for people."""
-    if count < 2**30:
-        return f"{count / 2**20:,.1f} MiB ({count:,} bytes)"
-    return f"{count / 2**30:,.2f} GiB ({count:,} bytes)"
