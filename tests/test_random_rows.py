@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import evolving_attention as ea
 from evolving_attention.data import loader as loader_module
 from evolving_attention.data.features import Features
 from evolving_attention.data.loader import PackedLoader
+from evolving_attention.random_state import get_random_state, set_random_state
 from evolving_attention.training import Trainer, TrainerCallback, TrainingArguments
 
 
@@ -63,8 +66,14 @@ def run(folder: Path, rows: Any, *callbacks: Any, resume: bool = False) -> str:
     return digest(model)
 
 
+def of_torch() -> float:
+    """Draws a number from PyTorch's generator, as transformers' collators do."""
+    torch = pytest.importorskip("torch")
+    return float(torch.rand(()))
+
+
 @pytest.mark.parametrize("longest", [4, 12])
-@pytest.mark.parametrize("draw", [np.random.random, random.random])
+@pytest.mark.parametrize("draw", [np.random.random, random.random, of_torch])
 def test_a_resumed_run_draws_the_same_rows(
     tmp_path: Path, draw: Any, longest: int
 ) -> None:
@@ -81,7 +90,7 @@ def of_core() -> float:
     return float(np.asarray(kept).sum()) / 128 % 1
 
 
-@pytest.mark.parametrize("draw", [np.random.random, random.random, of_core])
+@pytest.mark.parametrize("draw", [np.random.random, random.random, of_core, of_torch])
 def test_counting_tokens_draws_nothing(draw: Any) -> None:
     rows, orders = Drawn(draw, 12), []
     for seed in (1, 2):
@@ -92,6 +101,25 @@ def test_counting_tokens_draws_nothing(draw: Any) -> None:
         assert draw() == expected
         orders.append(np.concatenate(loader.batches()).tolist())
     assert orders[0] == orders[1]
+
+
+def test_a_state_may_have_been_saved_without_torch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = pytest.importorskip("torch")
+    with_torch = json.loads(json.dumps(get_random_state()))
+    expected = np.random.random(), of_torch()
+    with monkeypatch.context() as patch:
+        patch.delitem(sys.modules, "torch")
+        set_random_state(with_torch)
+        without = get_random_state()
+        assert np.random.random() == expected[0]
+    assert with_torch.keys() - without.keys() == {"torch"}
+    before = torch.get_rng_state()
+    set_random_state(without)
+    assert torch.equal(torch.get_rng_state(), before)
+    set_random_state(with_torch)
+    assert (np.random.random(), of_torch()) == expected
 
 
 def test_rows_that_draw_nothing_leave_the_generators_to_other_threads(

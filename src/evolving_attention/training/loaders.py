@@ -180,8 +180,8 @@ def _is_plain(rows: Rows) -> bool:
 class Loaders:
     """Makes the batches of a run; tokenizes its text data sets once.
 
-    A collator's own randomness should come from ``numpy.random`` or ``random``, whose
-    states are saved in checkpoints.
+    A collator's own randomness should come from ``numpy.random``, ``random`` or
+    PyTorch, imported before the run, whose states are saved in checkpoints.
 
     Args:
         args: arguments of the run.
