@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 from helpers_fake_model import FakeModel, accuracy, make_rows
 
+import evolving_attention as ea
 from evolving_attention import durable
 from evolving_attention.errors import CheckpointError, Interrupted
 from evolving_attention.training import (
@@ -303,6 +304,29 @@ def test_checkpoints_without_update_settings_resume() -> None:
     )
     now = run_fingerprint(args, model, make_rows(4))
     compare(json.loads(json.dumps(now)), now, "checkpoint-4", force=False)
+
+
+def test_a_model_read_from_the_checkpoint_goes_on(tmp_path: Path) -> None:
+    """Its config says what was saved and by whom, which decides nothing."""
+    sizes = {"vocab_size": 20, "hidden_size": 8, "intermediate_size": 16}
+    layers = {"num_hidden_layers": 1, "num_attention_heads": 2}
+    config = ea.BertConfig(**sizes, **layers, attention="evolving")
+    rows = [{"input_ids": [1, 2 + i, 3], "label": i % 2} for i in range(8)]
+
+    def train(model: Any, steps: int, resume: bool = False) -> dict[str, Any]:
+        kept = {"save_steps": 2, "lr_scheduler_type": "constant"}
+        args = TrainingArguments(str(tmp_path), max_steps=steps, **kept)
+        Trainer(model, args, train_dataset=rows).train(resume)
+        return run_fingerprint(args, model, rows)
+
+    fresh = train(ea.BertForSequenceClassification(config), 2)
+    read = ea.AutoModelForSequenceClassification.from_pretrained
+    again = read(tmp_path / "checkpoint-2")
+    assert again.config.to_dict()["architectures"] == ["BertForSequenceClassification"]
+    assert train(again, 4, resume=True) == fresh
+    before = {"architectures": ["BertForMaskedLM"], "transformers_version": "4.6.0"}
+    older = {**fresh, "model": {**fresh["model"], **before}}
+    compare(json.loads(json.dumps(older)), fresh, "checkpoint-4", force=False)
 
 
 def test_differences_of_two_models_are_named() -> None:

@@ -61,6 +61,16 @@ UPDATE_ARGUMENTS = (
     "adam_epsilon",
     "label_smoothing_factor",
 )
+# Keys of a config.json that say what was saved and by whom. ``text_columns`` are names;
+# the hash of the data has the texts.
+_DESCRIPTIONS = {
+    "_name_or_path",
+    "architectures",
+    "dtype",
+    "text_columns",
+    "torch_dtype",
+    "transformers_version",
+}
 _BATCHES = "gradient_accumulation_steps"
 _SHOWN = 4  # number of configuration differences named in an error
 _LENDS = ("__array__", "__array_interface__", "__dlpack__")
@@ -146,8 +156,7 @@ def run_fingerprint(
     """
     config: Any = getattr(model, "config", None)
     described = config.to_dict() if hasattr(config, "to_dict") else {}
-    described.pop("text_columns", None)  # a name; the hash of the data has the texts
-    text = json.dumps(described, sort_keys=True, default=str)
+    text = json.dumps(_decisive(described), sort_keys=True, default=str)
     return {
         "data": data_fingerprint(dataset),
         "model": json.loads(text),
@@ -155,6 +164,11 @@ def run_fingerprint(
         _BATCHES: args.gradient_accumulation_steps * processes,
         **_update_settings(args),
     }
+
+
+def _decisive(config: dict[str, Any]) -> dict[str, Any]:
+    """Returns a model's configuration without its descriptions."""
+    return {name: config[name] for name in config if name not in _DESCRIPTIONS}
 
 
 def _update_settings(args: Any) -> dict[str, Any]:
@@ -173,6 +187,8 @@ def compare(saved: dict[str, Any], now: dict[str, Any], path: str, force: bool) 
     Raises:
         CheckpointError: a part differs and ``force`` is False; the message names it.
     """
+    if isinstance(saved.get("model"), dict):  # older checkpoints have descriptions
+        saved = {**saved, "model": _decisive(saved["model"])}
     saved = _named_as(saved, now)
     older = set(UPDATE_ARGUMENTS) - saved.keys()
     names = [name for name in now if name not in older]
