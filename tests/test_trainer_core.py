@@ -169,6 +169,26 @@ def test_equal_to_transformers_trainer(tmp_path: Path, accumulation: int) -> Non
         )
 
 
+def test_the_arguments_of_an_evaluation_are_those_of_transformers(
+    tmp_path: Path,
+) -> None:
+    trainer, rows = make_trainer(tmp_path, tiny_bert()), make_rows(8)
+    for work, prefix in ((trainer.evaluate, "eval"), (trainer.predict, "test")):
+        for ignored in (None, ["hidden_states"], ()):
+            for given, begins in (((), prefix), (("dev",), "dev")):
+                found = work(rows, ignored, *given)
+                metrics = found if isinstance(found, dict) else found.metrics
+                assert f"{begins}_loss" in metrics
+        message = r"ignore_keys='dev', .* metric_key_prefix='dev'"
+        with pytest.raises(ConfigError, match=message):
+            work(rows, "dev")
+        for wrong in (None, ["hidden_states"]):
+            with pytest.raises(
+                ConfigError, match=r"metric_key_prefix=.*expected a str"
+            ):
+                work(rows, metric_key_prefix=wrong)
+
+
 # ---------------------------------------------------------------- exactness
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,10 @@ class _TextTrainer(Trainer):
         return str(tokenizer.decode(known, skip_special_tokens=True))
 
     def evaluate(
-        self, eval_dataset: Any = None, metric_key_prefix: str = "eval"
+        self,
+        eval_dataset: Any = None,
+        ignore_keys: Sequence[str] | None = None,
+        metric_key_prefix: str = "eval",
     ) -> dict[str, float]:
         """Returns the loss per target token, and the metrics of the generated answers.
 

@@ -17,7 +17,9 @@ __all__ = [
     "check_callbacks",
     "check_loss_func",
     "check_methods",
+    "check_names",
     "check_optimizers",
+    "check_trainable",
     "model_of",
     "name_data",
     "takes_trial",
@@ -147,6 +149,41 @@ def name_data(model: Any, dataset: Any, rows: Any) -> None:
         return
     if numbered(list(known.values())):
         name_classes(config, names)
+
+
+def check_names(ignore_keys: Any, prefix: Any) -> None:
+    """Checks the arguments of ``evaluate`` and ``predict`` besides the data set.
+
+    Raises:
+        ConfigError: one has another type, such as the prefix in the place of
+            ``ignore_keys``.
+    """
+    if not isinstance(ignore_keys, (list, tuple, type(None))):
+        raise ConfigError(
+            f"Trainer: ignore_keys={ignore_keys!r:.40}, expected None or a list of "
+            "names of outputs, as in transformers; pass a prefix by its name, such as "
+            f"metric_key_prefix={ignore_keys!r:.40}"
+        )
+    if not isinstance(prefix, str):
+        raise ConfigError(
+            f"Trainer: metric_key_prefix={prefix!r:.40}, expected a str, with which "
+            "the names of metrics begin; pass metric_key_prefix='test'"
+        )
+
+
+def check_trainable(model: Any) -> None:
+    """Rejects a model without a parameter to train.
+
+    Raises:
+        ConfigError: every parameter is frozen.
+    """
+    every = [p for _, p in model.named_parameters()]
+    if not any(getattr(p, "requires_grad", True) for p in every):
+        raise ConfigError(
+            f"Trainer: all {len(every)} parameters of the model are frozen "
+            "(requires_grad = False), expected at least one to train; set "
+            "requires_grad = True for those"
+        )
 
 
 def check_optimizers(pair: Any) -> tuple[Any, Any]:

@@ -11,14 +11,14 @@ import contextlib
 import copy
 import operator
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from evolving_attention import optim
 from evolving_attention.data.row_forms import sets_of
-from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.errors import InputError
 from evolving_attention.training import batches as b
 from evolving_attention.training import checkpoint as ckpt
 from evolving_attention.training import (
@@ -519,24 +519,15 @@ class Trainer(Surroundings):
             ConfigError: every parameter of the model is frozen.
         """
         args = self.args
-        every = [p for _, p in self.model.named_parameters()]
-        if not any(getattr(p, "requires_grad", True) for p in every):
-            raise ConfigError(
-                f"Trainer: all {len(every)} parameters of the model are frozen "
-                "(requires_grad = False), expected at least one to train; set "
-                "requires_grad = True for those"
-            )
+        given.check_trainable(self.model)
         self.optimizer, self.lr_scheduler = self._given
         if self.optimizer is None:
             self.optimizer = self.create_optimizer()
         if self.lr_scheduler is None:
             options: Any = args.lr_scheduler_kwargs  # a dict after the arguments' check
+            steps = plan.warmup_steps, plan.max_steps
             self.lr_scheduler = schedules.get_scheduler(
-                args.lr_scheduler_type,
-                self.optimizer,
-                plan.warmup_steps,
-                plan.max_steps,
-                options,
+                args.lr_scheduler_type, self.optimizer, *steps, options
             )
 
     def log(self, logs: dict[str, Any]) -> None:
@@ -547,17 +538,22 @@ class Trainer(Surroundings):
     # ---------------------------------------------------- evaluation and prediction
 
     def evaluate(
-        self, eval_dataset: Any = None, metric_key_prefix: str = "eval"
+        self,
+        eval_dataset: Any = None,
+        ignore_keys: Sequence[str] | None = None,
+        metric_key_prefix: str = "eval",
     ) -> dict[str, float]:
         """Returns loss and metrics of a data set, logged under ``<prefix>_…`` keys.
 
         Args:
             eval_dataset: default: the Trainer's. Each data set of a dict is evaluated
                 under ``<prefix>_<name>_…``.
+            ignore_keys: as in transformers; predictions hold the logits alone.
             metric_key_prefix: the prefix.
         """
-        given = self.eval_dataset if eval_dataset is None else eval_dataset
-        sets, together = sets_of(given, metric_key_prefix), dict[str, float]()
+        given.check_names(ignore_keys, metric_key_prefix)
+        data = self.eval_dataset if eval_dataset is None else eval_dataset
+        sets, together = sets_of(data, metric_key_prefix), dict[str, float]()
         # All before the first is logged: after a signal a resumed run logs all again.
         for metrics in [self._scored(part, prefix) for prefix, part in sets.items()]:
             self.log(metrics)
@@ -571,9 +567,13 @@ class Trainer(Surroundings):
         return self._predict(dataset, "eval_dataset", prefix, only).metrics
 
     def predict(
-        self, test_dataset: Any, metric_key_prefix: str = "test"
+        self,
+        test_dataset: Any,
+        ignore_keys: Sequence[str] | None = None,
+        metric_key_prefix: str = "test",
     ) -> PredictionOutput:
         """Returns logits of every row in data set order; metrics if it has labels."""
+        given.check_names(ignore_keys, metric_key_prefix)
         output = self._predict(test_dataset, "test_dataset", metric_key_prefix, False)
         self._event("on_predict", metrics=output.metrics)
         return output
