@@ -272,8 +272,7 @@ BAD_ROWS = {
     ),
     "labels": (
         [{"input_ids": [1], "labels": [1, 2]}],
-        "row 0: 1 input_ids but 2 labels; .* make the data set by "
-        r"ea\.translation\.ParallelDataset",
+        "row 0: 1 input_ids but 2 labels; expected one each per token$",
     ),
     "label text": ([{"input_ids": [1], "label": "x"}], "labels are <U1"),
 }

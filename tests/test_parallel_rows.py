@@ -119,6 +119,78 @@ def test_the_trainer_learns_pairs_and_scores_tokens(tmp_path: Path):
     assert len(one.predict(data).predictions) == tokens
 
 
+def padded(batch: list[dict[str, Any]]) -> dict[str, Any]:
+    """Makes a batch of padded rows, as transformers' collators do."""
+    return {name: np.array([row[name] for row in batch]) for name in batch[0]}
+
+
+def dicts(data: ParallelDataset, width: int) -> list[dict[str, Any]]:
+    """Returns pairs as padding="max_length" makes them, and -100 after the target."""
+    found = []
+    for row in data:
+        source, target = row["input_ids"].tolist(), row["labels"].tolist()
+        rest = width - len(source)
+        mask = [1] * len(source) + [0] * rest
+        labels = target + [-100] * (width - len(target))
+        ids = source + [0] * rest
+        found.append({"input_ids": ids, "attention_mask": mask, "labels": labels})
+    return found
+
+
+class Map:
+    """Rows of a class of the caller's own, which does not end by itself."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.rows[index % len(self.rows)]
+
+
+def test_rows_of_pairs_are_packed_like_the_data_set_of_pairs(tmp_path: Path):
+    data = rows(12, seed=1)[0]
+    options = {"train_sampling_strategy": "group_by_length", "max_steps": 3}
+    one = trainer(tmp_path, save_strategy="no", **options)
+    start = {n: np.array(v) for n, v in one.model.state_dict().items()}
+
+    def results(given: Any) -> tuple[Any, bytes]:
+        one.model.load_state_dict(start)
+        one.train_dataset = one.eval_dataset = given
+        found, logits = one.evaluate(), one.predict(given).predictions
+        one.train()
+        losses = found["eval_loss"], found["eval_token_loss"], logits.tobytes()
+        return losses, b"".join(bytes(np.array(p)) for p in one.model.parameters())
+
+    expected, wide = results(data), dicts(data, 12)
+    alone = [{name: row[name] for name in ("input_ids", "labels")} for row in data]
+    for given in (alone, wide):
+        assert results(given) == expected
+    assert results(Map(wide))[1] == expected[1]  # it is evaluated in its own order
+    whole = ea.Trainer(one.model, one.args, data_collator=padded)
+    wide[0]["labels"][:2] = [-100, -100]  # before others these have positions
+    found = one.evaluate(wide[:1])["eval_loss"]
+    assert found == pytest.approx(whole.evaluate(wide[:1])["eval_loss"], rel=1e-5)
+    nothing = [{**row, "labels": [-100] * 12} for row in wide[:1]]
+    assert np.isfinite(one.evaluate(wide[1:] + nothing)["eval_loss"])
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"attention_mask": [1, 0, 1]}, r"row 0 .* excludes tokens between others"),
+    ({"labels": 3}, r"row 0 .*labels is int64 of shape \(\); expected a non-empty"),
+    ({"labels": []}, "row 0 .*labels is float64 .* expected a non-empty list"),
+]
+
+
+@pytest.mark.parametrize(("bad", "says"), BAD)
+def test_rows_that_are_no_pairs(tmp_path: Path, bad: dict[str, Any], says: str):
+    row = {"input_ids": [5, 6, 2], "labels": [7, 2]}
+    with pytest.raises(ea.InputError, match=says):
+        trainer(tmp_path).evaluate([{**row, **bad}])
+
+
 def test_the_best_model_may_be_that_of_the_lowest_token_loss(tmp_path: Path):
     options: dict[str, Any] = {"eval_strategy": "epoch", "load_best_model_at_end": True}
     one = trainer(tmp_path, metric_for_best_model="token_loss", **options)

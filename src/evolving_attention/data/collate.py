@@ -4,23 +4,26 @@ Training uses packed batches: the concatenated ids of all rows, and ``sequence_o
 int64 [B + 1], the start of each row. A row is a dict with ``input_ids`` (ints) and
 optionally ``attention_mask`` (1 for tokens, 0 for padding, on either side),
 ``token_type_ids``, ``label`` or ``labels``, and ``start_positions`` with
-``end_positions`` (positions in ``input_ids``); other keys are ignored.
+``end_positions`` (positions in ``input_ids``); other keys are ignored. Models of pairs
+have a target in ``labels`` (:func:`collate_pairs`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from evolving_attention.data.packed import SPAN, Batch
+from evolving_attention.data.packed import SPAN, Batch, each
 from evolving_attention.errors import InputError
 
 __all__ = [
     "LABELS",
+    "PairRows",
     "collate_packed",
     "collate_padded",
+    "collate_pairs",
     "label_of",
     "pad_batch",
     "unpadded",
@@ -133,6 +136,70 @@ def pad_batch(
             padded[name] = array
     rest = {n: batch[n] for n in ("labels", *SPAN, "row_ids") if n in batch}
     return Batch({**rest, **padded}, targets=("labels", *SPAN))
+
+
+class PairRows(Sequence[Any]):
+    """Rows of a source, ``input_ids``, and a target, its ``labels``, of any lengths.
+
+    Rows are read when they are needed: a caller's own class may draw them at random.
+    """
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.rows[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return each(self.rows)
+
+    def count_tokens(self) -> np.ndarray:
+        """Returns the tokens of source and target of each pair: int64 [N]."""
+        pairs = (_pair(row, where) for where, row in enumerate(self))
+        return np.array([sum(map(len, pair)) for pair in pairs], np.int64)
+
+
+def collate_pairs(
+    rows: Sequence[Mapping[str, Any]], row_ids: Sequence[int] | None = None
+) -> Batch:
+    """Builds one packed batch of pairs, as ``ParallelDataset`` does.
+
+    Args:
+        rows: dicts with ``input_ids``, perhaps padded, with an ``attention_mask``, and
+            ``labels``, perhaps with -100 at their end.
+        row_ids: see :func:`collate_packed`.
+
+    Raises:
+        InputError: a row lacks a side, or its mask has zeros between tokens.
+    """
+    pairs = [_pair(row, where) for where, row in enumerate(rows)]
+    arrays: dict[str, np.ndarray] = {}
+    for side, (name, offsets) in enumerate(
+        (("input_ids", "sequence_offsets"), ("labels", "decoder_sequence_offsets"))
+    ):
+        arrays[name] = _joined([pair[side] for pair in pairs])
+        arrays[offsets] = np.cumsum([0, *(len(pair[side]) for pair in pairs)])
+    if row_ids is not None:
+        arrays["row_ids"] = np.asarray(row_ids, dtype=np.int64)
+    return Batch(arrays, tokens=["input_ids"], decoder_tokens=["labels"])
+
+
+def _pair(row: Mapping[str, Any], where: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns source and target of a row, without padding."""
+    own = {name: row[name] for name in ("input_ids", "attention_mask") if name in row}
+    source = unpadded(own, where)
+    if "attention_mask" in source:
+        raise InputError(
+            f"row {where} of the batch: attention_mask excludes tokens between others, "
+            "expected zeros before or after them; leave those tokens out, or pass "
+            "data_collator=, which makes padded batches"
+        )
+    target = _ids(row, label_of(row) or "labels", where)
+    end = np.flatnonzero(target != IGNORED).max(initial=0) + 1
+    return _ids(source, "input_ids", where), target[:end]
 
 
 def unpadded(row: Mapping[str, Any], where: int = 0) -> Mapping[str, Any]:
@@ -267,13 +334,9 @@ def _per_token(rows: Sequence[Mapping[str, Any]], name: str) -> list[np.ndarray]
 
 def _check_length(row: Mapping[str, Any], name: str, where: int) -> None:
     if len(row[name]) != len(row["input_ids"]):
-        pairs = (
-            "; for pairs of a source and a target, whose labels have another length, "
-            "make the data set by ea.translation.ParallelDataset"
-        )
         raise InputError(
             f"row {where}: {len(row['input_ids'])} input_ids but {len(row[name])} "
-            f"{name}; expected one each per token{pairs if name in LABELS else ''}"
+            f"{name}; expected one each per token"
         )
 
 

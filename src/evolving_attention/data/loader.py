@@ -16,7 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.data.collate import collate_packed, unpadded
+from evolving_attention.data.collate import (
+    PairRows,
+    collate_packed,
+    collate_pairs,
+    unpadded,
+)
 from evolving_attention.data.packed import Batch, PackedDataset, each
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.random_state import kept_random_state, set_seed
@@ -125,7 +130,8 @@ class PackedLoader:
         longest_first: rows by descending length (only when not shuffling).
         drop_last: drop a last batch that is not full.
         collate: function from (rows, row ids) to a batch, for example
-            ``collate_padded`` with its options bound; default: packed.
+            ``collate_padded`` with its options bound; default: packed, by
+            ``collate_pairs`` if the rows are :class:`PairRows`.
         prefetch: batches to prepare in a background thread; 0 for none.
         share: (k, n): build the batches k, k + n, … of an epoch, and yield None for
             those of other processes.
@@ -189,9 +195,9 @@ class PackedLoader:
         resumed, nor rows of later batches on reading them. Other rows draw nothing, and
         their readers leave the global generators to fits in other threads.
         """
-        if isinstance(self.features, (list, tuple)) or hasattr(
-            self.features, "lengths"
-        ):
+        rows: Any = self.features
+        rows = rows.rows if isinstance(rows, PairRows) else rows
+        if isinstance(rows, (list, tuple)) or hasattr(rows, "lengths"):
             yield
             return
         with kept_random_state():
@@ -237,7 +243,8 @@ class PackedLoader:
             return self.features.gather(indices)
         features: Any = self.features
         rows = [features[int(index)] for index in indices]
-        return (self._collate or collate_packed)(rows, indices.tolist())
+        usual = collate_pairs if isinstance(features, PairRows) else collate_packed
+        return (self._collate or usual)(rows, indices.tolist())
 
     def _numbered_batch(self, numbered: tuple[int, np.ndarray]) -> Batch | None:
         """Returns batch ``number`` of the epoch; None if another process builds it."""
@@ -265,6 +272,8 @@ def row_lengths(
     ``without_padding``: count tokens by the ``attention_mask``, as
     :func:`collate_packed` does; other collate functions may count differently.
     """
+    if isinstance(features, PairRows):
+        return features.count_tokens()
     lengths = getattr(features, "lengths", None)
     if lengths is None:
         read = unpadded if without_padding else lambda row, where: row

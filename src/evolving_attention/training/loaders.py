@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.data.class_order import numbered_as_model
-from evolving_attention.data.collate import label_of, unused_keys
+from evolving_attention.data.collate import PairRows, label_of, unused_keys
 from evolving_attention.data.features import LENGTH, tokenize_dataset
 from evolving_attention.data.loader import PackedLoader
 from evolving_attention.data.packed import Batch, PackedDataset
@@ -25,7 +25,7 @@ from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.modeling.predict import limit_of
 from evolving_attention.notices import say
 from evolving_attention.training.arguments import TrainingArguments
-from evolving_attention.training.row_checks import checked, limits_of
+from evolving_attention.training.row_checks import PAIRS, checked, limits_of
 
 __all__ = ["Loaders"]
 
@@ -174,6 +174,8 @@ class _RawRows(Sequence[Any]):
 
 def _is_plain(rows: Rows) -> bool:
     """Whether reading rows runs no user code, which may draw numbers or be slow."""
+    if isinstance(rows, PairRows):
+        rows = rows.rows
     return isinstance(rows, PackedDataset) or type(rows) in (list, tuple)
 
 
@@ -270,6 +272,9 @@ class Loaders:
             )
         if not collated:
             rows = checked(rows, role, limits_of(model, own_loss))
+            head = getattr(model, "head", None)
+            if head == PAIRS and first is not None and label_of(first):
+                rows = PairRows(rows)
         kept.append(_RawRows(rows, own) if raw else rows)
         return kept[0]
 

@@ -11,12 +11,12 @@ from evolving_attention.data.collate import IGNORED, LABELS
 from evolving_attention.data.packed import PackedDataset, PackedRows, each
 from evolving_attention.errors import InputError
 
-__all__ = ["checked", "limits_of"]
+__all__ = ["PAIRS", "checked", "limits_of"]
 
 _OPTIONS = {"input_ids": "vocab_size", "token_type_ids": "type_vocab_size"}
 _CLASSIFIER = "classification"  # the end of the heads of classifiers
 _LANGUAGE = ("masked_lm", "pretraining")
-_PAIRS = "seq2seq_lm"  # with a vocabulary of each side
+PAIRS = "seq2seq_lm"  # head of models of pairs, with a vocabulary of each side
 Limits = Mapping[str, tuple[int, str]]
 
 
@@ -28,7 +28,7 @@ def limits_of(model: Any, own_loss: bool) -> Limits:
         own_loss: whether its own loss reads the labels.
     """
     config, head = getattr(model, "config", None), str(getattr(model, "head", ""))
-    options = {} if head == _PAIRS else dict(_OPTIONS)
+    options = {} if head == PAIRS else dict(_OPTIONS)
     scores = getattr(config, "num_labels", 1) == 1
     several = getattr(config, "problem_type", None) == "multi_label_classification"
     if own_loss and head in _LANGUAGE:
