@@ -408,6 +408,39 @@ void check_unused(const py::object& word, const char* name) {
       name);
 }
 
+// Functions that make tensors, and the switch of recording.
+static void bind_makers(py::module_& m) {
+  m.def(
+      "operand",
+      [](const py::object& x) {
+        return py::isinstance<Var>(x) ? x.cast<Var>() : var_of(x);
+      },
+      py::arg("x"),
+      "Reads an array, a list or a tensor as functions read their operands: a "
+      "list of tensors that have gradients is refused.");
+  m.def(
+      "from_dlpack",
+      [](const py::object& object) { return Var(from_dlpack(object)); },
+      py::arg("object"), docs::kFromDlpack);
+  m.def(
+      "from_numpy",
+      [](const ArrayArgument& given) {
+        const py::array& array = given.value;
+        Tensor t = from_python(array);
+        EA_CHECK_AS(
+            InputError, t.raw() == array.data() || t.numel() == 0, "from_numpy",
+            "this {} array of shape {} cannot be shared: expected a "
+            "C-contiguous, writable array of one of {}; Tensor(array) copies",
+            py::str(array.dtype()).cast<std::string>(), t.shape(), kDTypeNames);
+        return Var(std::move(t));
+      },
+      py::arg("array"),
+      "Wraps an array without copying: both share the memory.");
+  m.def("set_grad_enabled", &set_grad_enabled, py::arg("enabled"),
+        "Switches recording for this thread; returns what it was.");
+  m.def("is_grad_enabled", &grad_enabled);
+}
+
 void bind_tensor(py::module_& m) {
   py::class_<Var> c(m, "Tensor", py::buffer_protocol(), docs::kTensor);
   c.def(py::init(&make), py::arg("data"), py::arg("dtype") = py::none(),
@@ -465,31 +498,7 @@ void bind_tensor(py::module_& m) {
   bind_ordering(c);
   bind_conversions(c);
   bind_masks(c);
-  m.def(
-      "operand", [](const Var& x) { return x; }, py::arg("x"),
-      "Reads an array, a list or a tensor as functions read their operands: a "
-      "list of tensors that have gradients is refused.");
-  m.def(
-      "from_dlpack",
-      [](const py::object& object) { return Var(from_dlpack(object)); },
-      py::arg("object"), docs::kFromDlpack);
-  m.def(
-      "from_numpy",
-      [](const ArrayArgument& given) {
-        const py::array& array = given.value;
-        Tensor t = from_python(array);
-        EA_CHECK_AS(
-            InputError, t.raw() == array.data() || t.numel() == 0, "from_numpy",
-            "this {} array of shape {} cannot be shared: expected a "
-            "C-contiguous, writable array of one of {}; Tensor(array) copies",
-            py::str(array.dtype()).cast<std::string>(), t.shape(), kDTypeNames);
-        return Var(std::move(t));
-      },
-      py::arg("array"),
-      "Wraps an array without copying: both share the memory.");
-  m.def("set_grad_enabled", &set_grad_enabled, py::arg("enabled"),
-        "Switches recording for this thread; returns what it was.");
-  m.def("is_grad_enabled", &grad_enabled);
+  bind_makers(m);
 }
 
 }  // namespace ea

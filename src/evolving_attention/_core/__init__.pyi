@@ -638,7 +638,7 @@ class Tensor:
 
         Raises:
             InputError: nothing that the tensor was made of requires a gradient; a tensor
-                that backward reads was written since (a step of an optimizer, copy_, but
+                that backward reads was written since (an optimizer, copy_, x += y, but
                 not through NumPy, which nobody sees); backward ran before; or
                 retain_graph or create_graph is true.
             ShapeError: a gradient is needed, or does not fit.
@@ -2888,7 +2888,7 @@ def model_inputs(architecture: str) -> list[dict[str, typing.Any]]:
     """
 
 def op_names() -> list[str]: ...
-def operand(x: Tensor) -> Tensor:
+def operand(x: typing.Any) -> Tensor:
     """
     Reads an array, a list or a tensor as functions read their operands: a list of tensors that have gradients is refused.
     """

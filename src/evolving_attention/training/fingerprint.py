@@ -221,7 +221,7 @@ def _difference(name: str, saved: Any, now: Any) -> str:
     if name == "data":
         return (
             "other training data (rows, tokens or labels; rows drawn at random need "
-            "the global generator of NumPy or Python)"
+            "the global generator of NumPy, Python or PyTorch)"
         )
     if name == "weights":
         return "other weights of rows or classes"
