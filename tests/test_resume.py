@@ -232,6 +232,48 @@ def run_plain(folder: Path, epochs: int, resume: bool = False, **options: Any) -
 # ------------------------------------------------------------------------- errors
 
 
+class StopAfter(TrainerCallback):
+    """Stops the run, or only the epoch, after a step."""
+
+    def __init__(self, step: int, what: str = "training") -> None:
+        self.step, self.switch = step, f"should_{what}_stop"
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == self.step:
+            setattr(control, self.switch, True)
+
+
+def test_a_run_that_stopped_within_an_epoch_goes_on_within_it(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"save_strategy": "epoch", "eval_strategy": "epoch"}
+    options |= {"lr_scheduler_type": "constant", "disable_tqdm": True}
+
+    def train(name: str, resume: Any = None, *callbacks: Any, **more: Any) -> Trainer:
+        trainer = Trainer(
+            FakeModel(),
+            TrainingArguments(str(tmp_path / name), **options, **more),
+            train_dataset=make_rows(44),
+            eval_dataset=make_rows(8),
+            callbacks=[*callbacks],
+        )
+        trainer.train(resume)
+        trainer.save_state()
+        return trainer
+
+    train("whole", max_steps=12)  # two epochs of 6 steps
+    whole = final_state(tmp_path / "whole", 12)[0]
+    train("stopped", None, StopAfter(2), max_steps=12)
+    assert train("stopped", True, max_steps=12).state.epoch == 2.0
+    assert final_state(tmp_path / "stopped", 12)[0] == whole
+    train("short", max_steps=2)
+    again = train("short", True, max_steps=2)  # finished: evaluates nothing again
+    assert sum("eval_loss" in entry for entry in again.state.log_history) == 1
+    train("short", True, max_steps=12)
+    assert final_state(tmp_path / "short", 12)[0] == whole
+    skipping = [StopAfter(2, "epoch"), StopAfter(5)]
+    train("skip", None, *skipping, max_steps=14)  # the rest of the first epoch is left
+    assert train("skip", True, max_steps=14).state.epoch == 3.0
+
+
 def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path: Path, whole: Any) -> None:
     with pytest.raises(RuntimeError):
         run(tmp_path, stop=StopAt("on_step_begin", 9))

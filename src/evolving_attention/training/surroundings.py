@@ -26,6 +26,10 @@ class Surroundings:
     model: Any
     args: TrainingArguments
     processing_class: Any
+    train_dataset: Any
+    eval_dataset: Any
+    optimizer: Any
+    lr_scheduler: Any
     team: Alone
     state: TrainerState
     callback_handler: CallbackHandler
@@ -77,6 +81,17 @@ class Surroundings:
     def is_local_process_zero(self) -> bool:
         """Whether this is the first process of this machine."""
         return self.team.local_rank == 0
+
+    def _objects(self) -> dict[str, Any]:
+        """Returns the keyword arguments of every callback."""
+        return {
+            "model": self.model,
+            "processing_class": self.processing_class,
+            "optimizer": self.optimizer,
+            "lr_scheduler": self.lr_scheduler,
+            "train_dataset": self.train_dataset,
+            "eval_dataset": self.eval_dataset,
+        }
 
     def add_callback(self, callback: Any) -> None:
         """Adds a callback, given as instance or class."""

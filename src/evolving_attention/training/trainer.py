@@ -278,7 +278,10 @@ class Trainer(Surroundings):
             self.control.should_evaluate = True
         self._log_evaluate_save()
         if state.epoch_ended and state.global_step < plan.max_steps:
-            self._next_epoch()
+            if state.batches_done < plan.batches_per_epoch:
+                state.epoch_ended = False  # the run stopped in the middle of it
+            else:
+                self._next_epoch()
         while state.epoch_index < plan.num_epochs and not state.epoch_ended:
             if self.control.should_training_stop:
                 break
@@ -309,7 +312,9 @@ class Trainer(Surroundings):
                 if self.control.should_epoch_stop or self.control.should_training_stop:
                     break
         self._look(runner)
-        self.control.should_epoch_stop = False
+        if self.control.should_epoch_stop:  # its other batches are never used
+            state.batches_done = plan.batches_per_epoch
+            self.control.should_epoch_stop = False
 
     def _step(
         self, runner: StepRunner, plan: RunPlan, group: list[b.Batch | None]
@@ -457,17 +462,6 @@ class Trainer(Surroundings):
     def _event(self, name: str, **kwargs: Any) -> None:
         handler = self.callback_handler
         self.control = handler.call(name, self.state, self.control, **kwargs)
-
-    def _objects(self) -> dict[str, Any]:
-        """Returns the keyword arguments of every callback."""
-        return {
-            "model": self.model,
-            "processing_class": self.processing_class,
-            "optimizer": self.optimizer,
-            "lr_scheduler": self.lr_scheduler,
-            "train_dataset": self.train_dataset,
-            "eval_dataset": self.eval_dataset,
-        }
 
     # ------------------------------------------------- what subclasses may override
 
