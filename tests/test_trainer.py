@@ -258,6 +258,47 @@ def test_predictions_are_in_the_data_sets_order(tmp_path: Path) -> None:
     )
 
 
+def packed(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    lengths = [len(row["input_ids"]) for row in rows]
+    return {
+        "input_ids": np.concatenate([[], *(r["input_ids"] for r in rows)]).astype(int),
+        "sequence_offsets": np.concatenate([[0], np.cumsum(lengths)]).astype(int),
+        "labels": np.array([row["label"] for row in rows]),
+    }
+
+
+@pytest.mark.parametrize("name", ["windows", "drops", "sorts"])
+def test_a_collator_may_make_other_rows(tmp_path: Path, name: str) -> None:
+    made: list[dict[str, Any]] = []
+
+    def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
+        some = {
+            "windows": [row for row in rows for _ in range(2)],
+            "drops": [row for row in rows if len(row["input_ids"]) > 3],
+            "sorts": sorted(rows, key=lambda row: -len(row["input_ids"])),
+        }[name]
+        made.extend(some)
+        return packed(some)
+
+    rows = make_rows(23, seed=5)
+    trainer = make_trainer(
+        tmp_path,
+        data_collator=collate,
+        compute_metrics=lambda pair: {"n": len(pair.label_ids)},
+        per_device_eval_batch_size=4,
+    )
+    output = trainer.predict(rows)
+    count = {"windows": 46, "drops": len(made), "sorts": 23}[name]
+    assert output.metrics["test_n"] == len(output.predictions) == count == len(made)
+    inputs = packed(made)
+    np.testing.assert_array_equal(output.label_ids, inputs.pop("labels"))
+    expected = trainer.model.eval()(**inputs).logits
+    np.testing.assert_allclose(output.predictions, np.asarray(expected), atol=1e-6)
+    if name != "sorts":  # in the order of the data set
+        places = [rows.index(row) for row in made]
+        assert places == sorted(places)
+
+
 def test_prediction_without_labels(tmp_path: Path) -> None:
     rows = [{"input_ids": row["input_ids"]} for row in make_rows(9)]
     output = make_trainer(tmp_path, compute_metrics=accuracy).predict(rows)

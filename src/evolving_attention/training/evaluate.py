@@ -38,7 +38,7 @@ __all__ = [
 
 @dataclass
 class EvaluationResult:
-    """Predictions and labels in the order of the data set.
+    """Predictions and labels in the order of the data set, or of the batches.
 
     ``predictions`` is [N, ...] for sequence outputs and [tokens, ...] for token outputs
     ([tokens, 2] for start and end logits, with labels [N, 2], the positions); None with
@@ -69,7 +69,8 @@ def evaluation_loop(
 
     Args:
         model: its training mode is restored afterwards.
-        batches: packed batches with ``row_ids``, as :mod:`.batches` describes.
+        batches: batches as :mod:`.batches` describes. If all have ``row_ids``, results
+            are in the order of these, else in the order of the batches.
         loss_only: keep no predictions.
         options: further arguments of the model's call if a batch has labels.
         on_batch: called with the number of finished batches; may raise to stop.
@@ -81,7 +82,7 @@ def evaluation_loop(
     found = _Rows()
     # Per batch: number, loss · weight, nll · weight, weight, rows, has labels
     parts: list[tuple[int, float, float, int, int, bool]] = []
-    rows = done = 0
+    done = 0
     iterator = iter(batches)
     with runtime.evaluating(model):
         try:
@@ -102,8 +103,7 @@ def evaluation_loop(
                         nll = _token_loss(out, batch) * weight if extra else loss
                     parts.append((done, loss, nll, weight, count, labelled))
                     if not loss_only:
-                        found.add(batch, _results(out), rows)
-                    rows += count
+                        found.add(batch, _results(out), done)
                 done += 1
                 if on_batch is not None:
                     on_batch(done)
@@ -181,18 +181,25 @@ def replaced_loss(trainer: Any, usual: Any) -> Callable[..., Any] | None:
 
 
 class _Rows:
-    """Outputs per row, collected in batch order and returned in data order."""
+    """Outputs per row, collected in batch order and returned in data order.
+
+    A collator may have made other rows than those of the data set: without the ids of
+    all rows, the order of the batches remains.
+    """
 
     def __init__(self) -> None:
         self.ids: list[np.ndarray] = []
+        self.numbers: list[np.ndarray] = []  # of the batch of each row
+        self.have_ids = True
         self.logits: list[np.ndarray] = []
         self.labels: list[np.ndarray] = []
 
-    def add(self, batch: b.Batch, logits: np.ndarray, first_row: int) -> None:
-        """Stores one batch; rows without ids are numbered from ``first_row``."""
+    def add(self, batch: b.Batch, logits: np.ndarray, number: int) -> None:
+        """Stores the results of batch ``number`` of the data set."""
         count = b.row_count(batch)
-        ids = b.row_ids(batch) if "row_ids" in batch else first_row + np.arange(count)
-        self.ids.append(np.asarray(ids))
+        self.have_ids &= "row_ids" in batch
+        self.ids.append(b.row_ids(batch))
+        self.numbers.append(np.full(count, number))
         values = logits.astype(np.float32) if logits.dtype.itemsize < 4 else logits
         self.logits += _by_row(batch, np.array(values))
         if "labels" in batch:
@@ -202,18 +209,19 @@ class _Rows:
             self.labels += [places[i : i + 1] for i in range(count)]
 
     def in_order(self, team: Alone) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Returns (predictions, labels) of all processes, sorted by row id."""
+        """Returns (predictions, labels) of all processes, in the order of the class."""
         widths = [
             _common_width(team, what, rows)
             for what, rows in (("logits", self.logits), ("labels", self.labels))
         ]
+        keys = self.ids if all(team.gather([self.have_ids])) else self.numbers
         if team.size > 1:
-            self.ids = [team.arrays(_joined(self.ids))]
+            keys = [team.arrays(_joined(keys))]
             self.logits = _exchanged(team, self.logits, widths[0])
             self.labels = _exchanged(team, self.labels, widths[1])
         if not self.logits:
             return None, None
-        order = np.argsort(np.concatenate(self.ids), kind="stable")
+        order = np.argsort(np.concatenate(keys), kind="stable")
         predictions = _joined([self.logits[i] for i in order], widths[0])
         if len(self.labels) != len(self.logits):
             if self.labels:

@@ -24,6 +24,7 @@ from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.modeling.predict import limit_of
 from evolving_attention.notices import say
+from evolving_attention.training import batches as b
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.row_checks import PAIRS, checked, limits_of
 
@@ -74,7 +75,9 @@ def _first_row(dataset: Any, role: str) -> Any:
 def _collate(
     collator: Collator | None, only_used: bool | None, own: str = "input_ids"
 ) -> Any:
-    """Returns the loader's collate function for a caller's collator; keeps row ids.
+    """Returns the loader's collate function for a caller's collator.
+
+    A batch has the ids of its rows if the collator made one row of each.
 
     ``only_used``: drop the columns that no model takes, except its ``own`` input; None:
     only for transformers' collators.
@@ -100,7 +103,8 @@ def _collate(
             batch: dict[str, Any] = copy.copy(made)
         else:
             batch = {name: _array(value) for name, value in made.items()}
-        batch.setdefault("row_ids", np.asarray(row_ids, dtype=np.int64))
+        if not batch or b.row_count(batch) == len(row_ids):
+            batch.setdefault("row_ids", np.asarray(row_ids, dtype=np.int64))
         return batch
 
     return collate
@@ -310,10 +314,12 @@ class Loaders:
         """Returns the batches of one pass over an evaluation set, with every row.
 
         Rows of similar length go together, the longest first. A data set of the
-        caller's own class keeps its order, which saves a pass to count tokens.
+        caller's own class keeps its order, which saves a pass to count tokens. So do
+        the rows of a caller's own collator, which may make another number of them.
         """
-        size, plain = self.args.per_device_eval_batch_size, _is_plain(rows)
-        return self._loader(rows, collator, size, shuffle=False, longest_first=plain)
+        size = self.args.per_device_eval_batch_size
+        sorts = _is_plain(rows) and (collator is None or _reads_ids(collator))
+        return self._loader(rows, collator, size, shuffle=False, longest_first=sorts)
 
     def _loader(
         self, rows: Any, collator: Collator | None, batch_size: int, **order: Any
