@@ -364,3 +364,61 @@ def test_a_class_below_0_has_no_weight(tmp_path: Path, given: Any) -> None:
     says = r"label of train_dataset\[7\] is -100, expected classes from 0"
     with pytest.raises(ConfigError, match=says):
         trainer_of(tmp_path, tiny(), data, class_weight=given).train()
+
+
+# ------------------------------------------------------- rows that a collator moves
+
+
+def padded(data: list[Row]) -> Row:
+    batch = ea.data.collate.collate_padded(data)
+    return {name: np.asarray(value) for name, value in batch.items()}
+
+
+def by_length(data: list[Row]) -> Row:
+    return padded(sorted(data, key=lambda row: len(row["input_ids"])))
+
+
+def twice(data: list[Row]) -> Row:
+    return padded([row for row in data for _ in range(2)])
+
+
+def one_hot(data: list[Row]) -> Row:
+    batch = padded(data)
+    return {**batch, "labels": np.eye(2)[batch["labels"]]}
+
+
+class Seen(Trainer):
+    """Records the labels and weights of the rows."""
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
+        self.seen = np.asarray(inputs["labels"]), np.asarray(inputs["sample_weight"])
+        return super().compute_loss(model, inputs)
+
+
+def seen(folder: Path, data: Any, collator: Any, **options: Any) -> Any:
+    options["train_sampling_strategy"] = "sequential"
+    made = trainer_of(folder, tiny(**options.pop("model", {})), data, **options)
+    trainer = Seen(made.model, made.args, train_dataset=data, data_collator=collator)
+    trainer.train()
+    return trainer.seen
+
+
+def test_weights_of_classes_follow_the_labels_of_the_batch(tmp_path: Path) -> None:
+    for collator, size in ((by_length, 8), (twice, 16), (padded, 8)):
+        labels, found = seen(tmp_path, rows(), collator, class_weight="balanced")
+        assert len(labels) == size
+        np.testing.assert_array_equal(found, np.where(labels == 1, 1.5, 0.75))
+    several = {"problem_type": "multi_label_classification"}
+    labels, found = seen(tmp_path, rows(), one_hot, class_weight={1: 4}, model=several)
+    np.testing.assert_array_equal(found, np.where(labels[:, 1] == 1, 2, 0.5))
+
+
+@pytest.mark.parametrize("num_labels", [1, 2])
+def test_weights_of_rows_need_these_rows(tmp_path: Path, num_labels: int) -> None:
+    label = (lambda i: i / 3) if num_labels == 1 else (lambda i: int(i % 3 == 1))
+    data = rows(label=label, sample_weight=lambda i: 1.0 + i % 2)
+    model = {"num_labels": num_labels}
+    seen(tmp_path, data, padded, model=model)
+    for collator in (by_length, twice):
+        with pytest.raises(InputError, match="made other rows than those it was given"):
+            seen(tmp_path, data, collator, model=model)

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import math
+import reprlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evolving_attention.data.row_forms import column_of
+from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.training import batches as b
 from evolving_attention.training.arguments import TrainingArguments
@@ -53,6 +55,8 @@ class RowWeights:
         own_loss: bool,
     ) -> None:
         self.values: Array | None = None
+        self._by_class: Array | None = None  # if only classes have weights
+        self._labels: Array | None = None  # of the rows, if rows have weights
         given = column_of(dataset, KEY)
         by_class: Any = args.class_weight
         if given is None and by_class is None:
@@ -68,7 +72,8 @@ class RowWeights:
             weights *= _checked(given, len(rows))
         if by_class is not None:
             labels = _labels(rows)
-            weights *= _of_classes(by_class, labels, config)[labels]
+            each = _of_classes(by_class, labels, config)
+            weights *= each[labels]
         if not weights.any():
             raise InputError(
                 "Trainer: the weights of all training rows are 0, expected some above; "
@@ -76,13 +81,53 @@ class RowWeights:
             )
         if (weights != weights[0]).any():
             self.values = (weights / weights.mean()).astype(np.float32)
+            if given is None:
+                self._by_class = (each / weights.mean()).astype(np.float32)
+            else:
+                self._labels = _numbers(rows)
 
     def inputs_of(self, batch: b.Batch) -> b.Batch:
-        """Returns the inputs of ``compute_loss``: the model's, and the row weights."""
+        """Returns the inputs of ``compute_loss``: the model's, and the row weights.
+
+        Raises:
+            InputError: a collator has made other rows than those that it was given.
+        """
         inputs = b.inputs_of(batch)
         if self.values is not None:
-            inputs[KEY] = self.values[b.row_ids(batch)]
+            inputs[KEY] = self._of_rows(batch, self.values)
         return inputs
+
+    def _of_rows(self, batch: b.Batch, values: Array) -> Array:
+        """Returns the weight of each row of a batch: [B].
+
+        The weight of a class follows from the label in the batch, that of a row from
+        its id, if its label in the batch does not contradict it.
+        """
+        labels: Array = host_array(batch.get("labels", []))
+        by_class = self._by_class
+        if by_class is not None and labels.ndim == 1 and labels.dtype.kind in "iu":
+            last = len(by_class) - 1
+            return np.asarray(by_class[labels.clip(0, last)])  # the loss checks them
+        rows = batch.get("row_ids")
+        if rows is not None and self._agree(labels, rows):
+            return values[rows]
+        given = KEY if self._by_class is None else "class_weight"
+        raise InputError(
+            "Trainer: data_collator made other rows than those it was given (labels "
+            f"{reprlib.repr(labels.tolist())}), expected one for each, in their order, "
+            f"to which {given} refers; keep the order, or leave {given} out and weigh "
+            "the rows in an overridden compute_loss"
+        )
+
+    def _agree(self, labels: Array, rows: Array) -> bool:
+        """Whether labels of a batch can be those of these rows of the data set."""
+        if self._labels is None or labels.dtype.kind not in "biuf":
+            return True
+        own = self._labels[rows]
+        if own.shape != labels.shape:  # another form, such as one of 0 and 1
+            return True
+        has_nan = labels.dtype.kind == "f"
+        return np.array_equal(own.astype(labels.dtype), labels, equal_nan=has_nan)
 
     def fingerprint(self) -> dict[str, str]:
         """Returns the part that a resumed run compares; empty if no row is weighted."""
@@ -160,13 +205,27 @@ def _checked(given: Any, count: int) -> Array:
     return weights
 
 
-def _labels(rows: Any) -> Array:
-    """Returns the class of every row: int64 [N]."""
+def _column(rows: Any) -> Any:
+    """Returns the labels of all rows; none if the rows have no labels."""
     labels = getattr(rows, "labels", None)
     if labels is None and len(rows):
         key = "labels" if "labels" in rows[0] else "label"
         labels = column_of(rows, key)
-    found = np.asarray([] if labels is None else labels)
+    return [] if labels is None else labels
+
+
+def _numbers(rows: Any) -> Array | None:
+    """Returns labels of one shape for every row: [N, …]; None for other labels."""
+    try:
+        found = np.asarray(_column(rows))
+    except ValueError:  # as many as each row has tokens
+        return None
+    return found if len(found) == len(rows) and found.dtype.kind in "biuf" else None
+
+
+def _labels(rows: Any) -> Array:
+    """Returns the class of every row: int64 [N]."""
+    found = np.asarray(_column(rows))
     if found.shape != (len(rows),) or found.dtype.kind not in "iu":
         raise ConfigError(
             "TrainingArguments: class_weight is given, expected one class for each row "
