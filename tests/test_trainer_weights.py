@@ -186,6 +186,36 @@ def test_splitting_batches_keeps_the_weighted_loss(tmp_path: Path) -> None:
     np.testing.assert_allclose(parts, whole, rtol=0, atol=2e-6)
 
 
+@pytest.mark.parametrize("accumulated", [2, 4])
+def test_rows_without_a_class_do_not_dilute_the_weighted_loss(
+    tmp_path: Path, accumulated: int
+) -> None:
+    """They change nothing, and weights near 1 change nearly nothing."""
+    args: dict[str, Any] = {"optim": "sgd", "learning_rate": 0.1, "max_grad_norm": 0}
+    args |= {"train_sampling_strategy": "sequential", "max_steps": 1}
+    column = 0.5 + np.arange(8) % 4
+    data = rows(8, sample_weight=lambda i: column[i])
+    for i in (1, 2, 3):  # of the first 4, or of the first and second 2
+        data[i] |= {"label": -100, "sample_weight": 50.0}
+    model = dict(NO_DROPOUT)
+    whole = trained(tmp_path, data, model=model, **args)
+    labelled = [row for row in data if row["label"] != -100]
+    expected = trained(tmp_path, labelled, model=model, **args)
+    np.testing.assert_allclose(whole, expected, rtol=0, atol=2e-6)
+    plain = [{**row, "sample_weight": 1.0} for row in data]
+    for weight in (1.0, 1.0 + 1e-7):
+        plain[0]["sample_weight"] = weight
+        found = trained(tmp_path, plain, model=model, **args)
+        without = trained(tmp_path, rows(8, label=lambda i: data[i]["label"]),
+                          model=model, **args)  # fmt: skip
+        np.testing.assert_allclose(found, without, rtol=0, atol=2e-6)
+    size = 8 // accumulated
+    args |= {"per_device_train_batch_size": size}
+    args |= {"gradient_accumulation_steps": accumulated}
+    parts = trained(tmp_path, data, model=model, **args)
+    np.testing.assert_allclose(parts, whole, rtol=0, atol=2e-6)
+
+
 def test_other_weights_are_not_mixed_into_a_run(tmp_path: Path) -> None:
     first = {"save_strategy": "steps", "save_steps": 1}
     trainer_of(tmp_path, tiny(), rows(), class_weight={1: 2}, **first).train()

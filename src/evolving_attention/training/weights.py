@@ -4,7 +4,8 @@
 
 where w is the weight of the row's class times its ``sample_weight``, scaled to mean 1
 over the training set. So the loss keeps its scale, and a row's gradient does not depend
-on the other rows of the batch. Evaluation is not weighted.
+on the other rows of the batch. Rows whose class is -100 have no loss and are not among
+the B, nor in the mean. Evaluation is not weighted.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evolving_attention.data.collate import IGNORED
 from evolving_attention.data.row_forms import column_of
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError, InputError
@@ -70,21 +72,23 @@ class RowWeights:
         weights = np.ones(len(rows))
         if given is not None:
             weights *= _checked(given, len(rows))
+            self._labels = _numbers(rows)
         if by_class is not None:
             labels = _labels(rows)
             each = _of_classes(by_class, labels, config)
             weights *= each[labels]
-        if not weights.any():
+        counted = weights
+        if self._labels is not None and getattr(config, "num_labels", 0) != 1:
+            counted = weights[_have_class(self._labels)]
+        if not counted.any():
             raise InputError(
-                "Trainer: the weights of all training rows are 0, expected some above; "
-                "correct sample_weight or class_weight"
+                "Trainer: the weights of all training rows with a label are 0, "
+                "expected some above; correct sample_weight or class_weight"
             )
-        if (weights != weights[0]).any():
-            self.values = (weights / weights.mean()).astype(np.float32)
+        if (counted != counted[0]).any():
+            self.values = (weights / counted.mean()).astype(np.float32)
             if given is None:
-                self._by_class = (each / weights.mean()).astype(np.float32)
-            else:
-                self._labels = _numbers(rows)
+                self._by_class = (each / counted.mean()).astype(np.float32)
 
     def inputs_of(self, batch: b.Batch) -> b.Batch:
         """Returns the inputs of ``compute_loss``: the model's, and the row weights.
@@ -173,8 +177,17 @@ def weighted_loss(
         rows = F.mean(each, axis=1)
     else:
         rows = F.cross_entropy(logits, labels, label_smoothing, reduction="none")
+        counted = int(np.count_nonzero(_have_class(labels)))
+        weights = weights * np.float32(len(labels) / max(1, counted))
     scales = Tensor(weights, dtype=rows.dtype).to(rows.device)
     return F.mean(F.mul(rows, scales))
+
+
+def _have_class(labels: Array) -> Array:
+    """Marks the rows whose label is not -100: bool [N]."""
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        return np.ones(len(labels), bool)
+    return np.asarray(labels != IGNORED)
 
 
 def _checked(given: Any, count: int) -> Array:
