@@ -517,6 +517,24 @@ def test_evaluation_on_start_changes_no_weight(tmp_path: Path) -> None:
     assert digest(with_it) == digest(without)
 
 
+def test_evaluation_on_start_is_not_the_best(tmp_path: Path) -> None:
+    values = iter([0.9, 0.5, 0.6, 0.55, 0.5])
+    trainer = make_trainer(
+        tmp_path,
+        compute_metrics=lambda pair: {"f1": next(values)},
+        callbacks=[EarlyStoppingCallback(2)],
+        num_train_epochs=9,
+        eval_on_start=True,
+        eval_strategy="epoch",
+        save_strategy="best",
+        metric_for_best_model="f1",
+    )
+    assert evaluated(trainer) == [0, 5, 10, 15, 20]
+    assert (trainer.state.best_metric, trainer.state.best_global_step) == (0.6, 10)
+    found = [path.name for path in durable.list_checkpoints(tmp_path / "out")]
+    assert found == ["checkpoint-10", "checkpoint-5"]
+
+
 def test_prediction_loss_only_keeps_no_outputs(tmp_path: Path) -> None:
     def never(pair: Any) -> dict[str, float]:
         raise AssertionError

@@ -366,6 +366,9 @@ class Evaluator:
     def is_new_best(self, state: TrainerState, metrics: dict[str, float]) -> bool:
         """Compares with the best value so far and stores a better one.
 
+        The model before the first step is never the best: transformers only logs its
+        evaluation.
+
         Raises:
             ConfigError: the metric is not among the results.
         """
@@ -375,6 +378,8 @@ class Evaluator:
         key = metric_key(name)
         if key not in metrics:
             raise metric_names.missing(name, metrics)
+        if state.global_step == 0:
+            return False
         value = float(metrics[key])
         best, more = state.best_metric, self.args.greater_is_better
         if best is None:
