@@ -491,9 +491,11 @@ def evaluated(trainer: Trainer) -> list[int]:
 @pytest.mark.parametrize(
     ("options", "steps"),
     [
-        ({"eval_strategy": "steps", "eval_steps": 3}, [3, 6, 9]),
-        ({"eval_strategy": "steps", "eval_steps": 3, "eval_delay": 4}, [6, 9]),
-        ({"eval_strategy": "steps", "eval_steps": 3, "eval_delay": 6}, [6, 9]),
+        ({"eval_strategy": "steps", "eval_steps": 3}, [3, 6, 9, 10]),
+        ({"eval_strategy": "steps", "eval_steps": 3, "eval_delay": 4}, [6, 9, 10]),
+        ({"eval_strategy": "steps", "eval_steps": 3, "eval_delay": 6}, [6, 9, 10]),
+        ({"eval_strategy": "steps", "eval_steps": 3, "eval_delay": 11}, []),
+        ({"eval_strategy": "steps", "eval_steps": 5}, [5, 10]),
         ({"eval_strategy": "epoch", "num_train_epochs": 3}, [5, 10, 15]),
         ({"eval_strategy": "epoch", "num_train_epochs": 3, "eval_delay": 2}, [10, 15]),
         ({"eval_on_start": True}, [0]),

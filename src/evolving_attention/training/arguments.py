@@ -163,8 +163,8 @@ class TrainingArguments:
     eval_strategy: _Strategy = _option("no", "Evaluate: no, steps or epoch.")
     eval_steps: float | None = _option(
         None,
-        "Steps between evaluations (below 1: share of the run); default: "
-        "logging_steps.",
+        "Steps between evaluations (below 1: share of the run), the last of "
+        "which follows the last step; default: logging_steps.",
     )
     eval_delay: float = _option(0, "Steps or epochs before the first evaluation.")
     eval_on_start: bool = _option(False, "Evaluate once before training.")

@@ -194,7 +194,7 @@ class DefaultFlowCallback(TrainerCallback):
             control.should_log = True
         if (
             args.eval_strategy == "steps"
-            and step % state.eval_steps == 0
+            and (step % state.eval_steps == 0 or step >= state.max_steps)
             and args.eval_delay <= step
         ):
             control.should_evaluate = True
