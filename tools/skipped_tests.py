@@ -6,6 +6,9 @@
 CI runs the README's test line in a bare environment, installs what the skipped tests
 need, and runs exactly those again. The second form then fails if a test was skipped for
 a reason that no line of the file REASONS matches, one regular expression per line.
+
+pytest-xdist reports a file skipped whole only if no other was skipped at the same line,
+as all are that import one helper. So files of which the report has nothing are listed.
 """
 
 from __future__ import annotations
@@ -17,13 +20,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 
-def skipped(report: Path, root: Path) -> Iterator[tuple[str, str]]:
-    """Yields node id and reason of skipped tests; the path for a file skipped whole."""
+def node_ids(report: Path, root: Path) -> Iterator[tuple[str, str | None]]:
+    """Yields each test's id, and why it was skipped; None: it ran.
+
+    The id of a file skipped whole is its path.
+    """
     for case in ElementTree.parse(report).iter("testcase"):
         mark = case.find("skipped")
-        if mark is None:
-            continue
-        reason = f"{mark.get('message', '')} {mark.text or ''}"
+        reason = (
+            None if mark is None else f"{mark.get('message', '')} {mark.text or ''}"
+        )
         dotted, name = case.get("classname", ""), case.get("name", "")
         if not dotted:  # skipped at import: the name is the module
             yield name.replace(".", "/") + ".py", reason
@@ -32,6 +38,13 @@ def skipped(report: Path, root: Path) -> Iterator[tuple[str, str]]:
         while parts and not (root / ("/".join(parts) + ".py")).is_file():
             classes.insert(0, parts.pop())
         yield "::".join(["/".join(parts) + ".py", *classes, name]), reason
+
+
+def unseen(ids: Iterable[str], root: Path) -> list[str]:
+    """Returns the test files of which a report has no test."""
+    seen = {one.partition("::")[0] for one in ids}
+    files = [path.relative_to(root) for path in (root / "tests").rglob("test_*.py")]
+    return sorted({path.as_posix() for path in files} - seen)
 
 
 def unexpected(
@@ -52,10 +65,12 @@ def main(arguments: list[str]) -> int:
         arguments: the JUnit file, optionally after ``--unexpected`` and REASONS.
     """
     *options, report = arguments
-    found = sorted(set(skipped(Path(report), Path.cwd())))
+    ids = list(node_ids(Path(report), Path.cwd()))
+    found = sorted({(name, reason) for name, reason in ids if reason is not None})
     if not options:
-        print("\n".join(dict.fromkeys(name for name, _ in found)))
-        return 0 if found else 1
+        again = {name for name, _ in found} | {*unseen(dict(ids), Path.cwd())}
+        print("\n".join(sorted(again)))
+        return 0 if again else 1
     odd = list(unexpected(found, Path(options[1])))
     for name, reason in odd:
         print(f"{name}: skipped: {' '.join(reason.split())}", file=sys.stderr)

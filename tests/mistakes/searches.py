@@ -13,6 +13,7 @@ from typing import Any
 from unittest import mock
 
 import evolving_attention as ea
+from evolving_attention import durable
 from evolving_attention.cli import repeat, search_spaces
 from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat_arguments import RepeatArguments
@@ -173,10 +174,7 @@ def full_study(folder: Path) -> Any:
 
 
 def two_in_a_folder(folder: Path) -> Any:
-    from evolving_attention.cli.sweep import _locked
-
-    (folder / "out").mkdir()
-    with _locked(folder / "out"):
+    with durable.locked(folder / "out", AssertionError()):
         return swept(DONE)(folder)
 
 

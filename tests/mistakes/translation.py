@@ -41,8 +41,8 @@ def translator(words: int = 279) -> Any:
 
 
 def fit_rows(folder: Path) -> Any:
-    """Trains on rows in the format of transformers' collator for pairs."""
-    rows = [{"input_ids": [5, 6, 2], "labels": [7, 2]}]
+    """Trains on a row of pairs whose mask leaves out a token inside the source."""
+    rows = [{"input_ids": [5, 6, 2], "attention_mask": [1, 0, 1], "labels": [7, 2]}]
     args = ea.TrainingArguments(str(folder), max_steps=1, disable_tqdm=True)
     return ea.Trainer(model(20), args, train_dataset=rows).train()
 
@@ -209,12 +209,12 @@ ROWS = {
         r"nope: ",
         r"expected the folder of a run",
     ),
-    "rows of sources and targets as of one text": Row(
+    "a source whose mask leaves out tokens inside": Row(
         fit_rows,
         ea.InputError,
-        r"3 input_ids but 2 labels",
+        r"attention_mask excludes tokens between others",
         r"row 0",
-        r"make the data set by ea\.translation\.ParallelDataset",
+        r"leave those tokens out",
     ),
     "an average of too few checkpoints": Row(
         lambda folder: ea.training.last_checkpoints(folder, 10),

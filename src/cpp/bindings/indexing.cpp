@@ -22,7 +22,7 @@ Negative integers count from the last. A mask is what a comparison gives, or an 
 booleans. The gradient reaches the elements that were read. Parts are copies.
 
 Args:
-    key: as in NumPy; a tensor of uint8 is a mask.
+    key: as in NumPy; a tensor of bool or uint8 is a mask.
 
 Raises:
     IndexError: an index is out of range, or the key has too many axes.

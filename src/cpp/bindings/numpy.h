@@ -16,9 +16,9 @@ namespace ea {
 py::array to_numpy(const Tensor& t);
 
 // Converts any array-like, tensor or DLPack object. Shares memory with
-// C-contiguous, writable arrays of our types, else copies. Booleans become
-// uint8, other integers int64, float16 and lists of floats float32; `exact`
-// leaves lists of floats float64. Throws DTypeError.
+// C-contiguous, writable arrays of our types, else copies. Other integers
+// become int64, float16 and lists of floats float32; `exact` leaves lists of
+// floats float64. Throws DTypeError.
 Tensor from_python(const py::handle& object, bool exact = false);
 // from_python() with a cast to a dtype; each number is rounded once. Throws
 // DTypeError as check_fits() does.

@@ -10,20 +10,22 @@ inline constexpr const char* kTensor =
 Wherever a function takes a Tensor, an array, a number, a list or an object with
 __dlpack__ will do. The operators + - * / % @ **, unary minus and abs() are differentiable,
 as is indexing; // has no gradient. Their other operand is read in this tensor's type.
-Comparisons give uint8 by element; tensors hash by identity. Binary operators broadcast as
-NumPy does.
+Comparisons give bool by element; tensors hash by identity. Binary operators broadcast as
+NumPy does. x += y changes x in place, unless the result is recorded or has another shape
+or type; a tensor that requires a gradient changes only within no_grad().
 
 Args:
     data: an array, a number, a nested list, a Tensor, or an object with __dlpack__.
-        The values are copied; from_numpy() shares an array's memory. Booleans become
-        uint8, other integers int64, floats of lists float32.
-    dtype: "float32", "bfloat16", "float64", "int64", "int32" or "uint8", or NumPy's
-        type of that name; None: that of the data.
+        The values are copied; from_numpy() shares an array's memory. Other integers
+        become int64, floats of lists float32.
+    dtype: "float32", "bfloat16", "float64", "int64", "int32", "uint8" or "bool", or
+        NumPy's type of that name; None: that of the data.
     requires_grad: whether backward() gives it a gradient.
     device: "cpu", "cuda", "cuda:1"; None: where the data lies.
 
 Raises:
-    DTypeError: the data is not numeric, or the type is not known or has no gradient.
+    DTypeError: the data is not numeric, a number of a list does not fit into the
+        integer type, or the type is not known or has no gradient.
     ShapeError: rows of a nested list differ in length.
     ConfigError, BackendUnavailable: there is no such device.
 

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 from evolving_attention import errors
-from evolving_attention.cli.repeat_results import RESULTS
 
 __all__ = [
     "HELP_OPTIONS",
@@ -195,6 +194,8 @@ def save_fitted(estimator: Any, folder: Path) -> None:
     Raises:
         Interrupted: a signal ended the fit.
     """
+    from evolving_attention.cli.repeat_results import RESULTS  # needs numpy
+
     (folder / RESULTS).unlink(missing_ok=True)
     estimator.save(folder)
     if estimator.interrupted_ is not None:
