@@ -54,6 +54,9 @@ def test_sentences_are_told_apart():
     assert scores["f1"] == 1.0
     logits[3] = [0, 1, 0]  # B-A instead of I-A: the same entity, alone
     assert ea.metrics.entity_metrics(TAGS, rows)((logits, labels))["f1"] == 1.0
+    padded = np.array([[-100, 0, 1], [2, 0, -100]])  # by a data_collator
+    filled = np.eye(3)[[[0, 0, 1], [2, 0, 0]]]
+    assert ea.metrics.entity_metrics(TAGS, rows)((filled, padded)) == scores
     together = [{"input_ids": [2, 9, 7, 8, 9], "labels": labels}]
     assert ea.metrics.entity_metrics(TAGS, together)((logits, labels))["f1"] < 1
     with pytest.raises(ea.ShapeError, match="pass the data set that is evaluated"):

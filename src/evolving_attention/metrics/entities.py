@@ -62,7 +62,8 @@ def entity_metrics(label_names: Sequence[str], rows: Any) -> Callable[[Any], Val
 
     Args:
         label_names: tag of each class, such as ``("O", "B-PER", "I-PER")``.
-        rows: the evaluation data set; its rows define where sentences end.
+        rows: the evaluation data set; its rows define where sentences end, unless
+            predictions are padded to one length, as a ``data_collator`` makes them.
 
     Example::
 
@@ -78,9 +79,9 @@ def entity_metrics(label_names: Sequence[str], rows: Any) -> Callable[[Any], Val
 
     def compute(prediction: Any) -> Values:
         logits, labels = (np.asarray(part) for part in prediction)
-        if labels.shape != (lengths.sum(),) or logits.shape != (
-            len(labels),
-            len(names),
+        padded = labels.ndim == 2 and len(labels) == len(lengths)
+        if logits.shape != (*labels.shape, len(names)) or not (
+            padded or labels.shape == (lengths.sum(),)
         ):
             raise ShapeError(
                 f"entity_metrics: predictions {logits.shape} and labels "
@@ -88,10 +89,11 @@ def entity_metrics(label_names: Sequence[str], rows: Any) -> Callable[[Any], Val
                 f"({lengths.sum()},), the tokens of rows and the classes of "
                 "label_names; pass the data set that is evaluated"
             )
+        parts: Any = (logits, labels)
+        if not padded:
+            parts = (np.split(logits, ends), np.split(labels, ends))
         found, true = [], []
-        for scores, right in zip(
-            np.split(logits, ends), np.split(labels, ends), strict=True
-        ):
+        for scores, right in zip(*parts, strict=True):
             kept = right != IGNORED
             found.append([names[i] for i in scores[kept].argmax(axis=-1)])
             true.append([names[i] for i in right[kept]])
