@@ -54,8 +54,17 @@ class Optimizer:
         self._ids = list(map(id, self._params))
         ids = [i for i, group in enumerate(self.param_groups) for _ in group["params"]]
         self._core = self._make(params=self._params, **self._defaults, groups=ids)
-        if state:
-            self._core.load_state_dict({**self._core.state_dict(), **state})
+        saved = _numbers(set(state))  # of frozen parameters too, which have no moments
+        frozen = [p for i, p in enumerate(self._params) if str(i) in saved]
+        frozen = [p for p in frozen if not p.requires_grad]
+        for parameter in frozen:
+            parameter.requires_grad = True
+        try:
+            if state:
+                self._core.load_state_dict({**self._core.state_dict(), **state})
+        finally:
+            for parameter in frozen:
+                parameter.requires_grad = False
 
     def __getstate__(self) -> dict[str, Any]:
         made = {"_core", "_params", "_ids"}  # by _build()
@@ -78,22 +87,30 @@ class Optimizer:
             ConfigError: a value is out of range, or a parameter is there already.
             InputError: an entry is no tensor, or the result of a computation.
         """
-        held = checked_group(self._name, param_group, len(self.param_groups))
+        number = len(self.param_groups)
+        held = {**self._defaults, **checked_group(self._name, param_group, number)}
+        for rate in self._defaults:
+            check_number(self._name, rate, held[rate])
         check_parameters(self._name, [*self._params, *held["params"]], [])
         state = self.state_dict()
         missed = np.asarray(state.get("missed", np.zeros(len(self._params), np.int64)))
         later = np.full(len(held["params"]), state["step"], np.int64)
-        self.param_groups.append({**self._defaults, **held})
-        self._build({**state, "missed": np.concatenate([missed, later])})
+        self.param_groups.append(held)
+        try:
+            self._build({**state, "missed": np.concatenate([missed, later])})
+        except BaseException:
+            del self.param_groups[number]
+            self._build(state)
+            raise
 
     def _check_groups(self) -> None:
         """Refuses what was put into the groups without the optimizer's knowledge."""
         given = [p for group in self.param_groups for p in group["params"]]
         if list(map(id, given)) != self._ids:
             raise ConfigError(
-                f"{self._name}: param_groups has {len(given)} parameters, not the "
-                f"{len(self._ids)} it was made with; add others by add_param_group(), "
-                "or make another optimizer"
+                f"{self._name}: param_groups has {len(given)} parameters that are not "
+                f"the {len(self._ids)} it was made with; add others by "
+                "add_param_group(), or make another optimizer"
             )
         for number, group in enumerate(self.param_groups):
             if not group.keys() <= GROUP_KEYS:

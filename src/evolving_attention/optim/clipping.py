@@ -14,11 +14,12 @@ def _tensors(parameters: Any) -> list[Any]:
     from evolving_attention._core import Tensor
 
     given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    if {*map(type, given)} - {Tensor}:
-        kinds = sorted({type(one).__name__ for one in given} - {"Tensor"})
+    kinds = {*map(type, given)} - {Tensor}
+    if wrong := [kind for kind in kinds if not issubclass(kind, Tensor)]:
+        named = ", ".join(sorted(kind.__name__ for kind in wrong))
         raise InputError(
-            f"gradients of {', '.join(kinds)}, expected tensors; pass "
-            "model.parameters(), without the names"
+            f"gradients of {named}, expected tensors; pass model.parameters(), "
+            "without the names"
         )
     return given
 
