@@ -308,6 +308,19 @@ def test_other_leaves_change_in_place_as_in_torch():
         y.backward()
 
 
+def test_results_of_functions_do_not_lie_in_arrays_of_the_caller():
+    given = np.ones(4, np.float32)
+    for make in (
+        lambda: F.reshape(given, (2, 2)),
+        lambda: F.cast(x=given, dtype="float32"),
+        lambda: F.dropout(given, 0.5, training=False),
+        lambda: F.einsum("i->i", given),
+    ):
+        result = make()
+        result += 1.0
+        assert given.tolist() == [1.0] * 4
+
+
 def test_a_tensor_in_place_of_a_number_keeps_its_gradient_or_is_refused():
     """Regression: it was read as a float, and what it was made of never learned."""
     x, t = Tensor([-1.0, 2.0], requires_grad=True), Tensor([0.5], requires_grad=True)

@@ -182,17 +182,18 @@ Tensor from_python(const py::handle& object, bool exact) {
 }
 
 void check_fits(const py::handle& object, const Tensor& values, DType dtype) {
-  const bool own =
-      py::isinstance<Var>(object) || py::isinstance<py::array>(object);
-  if (own || values.dtype() == dtype) return;
+  const bool typed = py::isinstance<Var>(object) ||
+                     py::hasattr(object, "__array__") ||
+                     py::hasattr(object, "__dlpack__") ||
+                     PyObject_CheckBuffer(object.ptr()) != 0;
+  if (typed || values.dtype() == dtype) return;
   if (is_floating(dtype) || dtype == DType::boolean) return;
   const auto [least, most] = range_of(dtype);
   const Tensor wide = cast(to_device(values, kCpu), DType::f64);
   for (std::int64_t i = 0; i < wide.numel(); ++i) {
     const double value = std::trunc(wide.data<double>()[i]);
     EA_CHECK_AS(DTypeError, value >= least && value <= most, "tensor",
-                "{} does not fit into {}; expected whole numbers from {} to {}",
-                value, dtype, least, most);
+                "{} does not fit into {}; use another dtype", value, dtype);
   }
 }
 

@@ -413,11 +413,12 @@ static void bind_makers(py::module_& m) {
   m.def(
       "operand",
       [](const py::object& x) {
-        return py::isinstance<Var>(x) ? x.cast<Var>() : var_of(x);
+        return py::isinstance<Var>(x) ? x.cast<Var>()
+                                      : Var(clone(var_of(x).data()));
       },
       py::arg("x"),
       "Reads an array, a list or a tensor as functions read their operands: a "
-      "list of tensors that have gradients is refused.");
+      "list of tensors that have gradients is refused. Arrays are copied.");
   m.def(
       "from_dlpack",
       [](const py::object& object) { return Var(from_dlpack(object)); },

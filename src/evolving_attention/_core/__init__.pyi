@@ -2892,7 +2892,7 @@ def model_inputs(architecture: str) -> list[dict[str, typing.Any]]:
 def op_names() -> list[str]: ...
 def operand(x: typing.Any) -> Tensor:
     """
-    Reads an array, a list or a tensor as functions read their operands: a list of tensors that have gradients is refused.
+    Reads an array, a list or a tensor as functions read their operands: a list of tensors that have gradients is refused. Arrays are copied.
     """
 
 def peak_memory(device: typing.Any = "cpu") -> int:

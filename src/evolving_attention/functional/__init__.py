@@ -49,7 +49,7 @@ def _told(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            return function(*args, **kwargs)
+            return _apart(function(*args, **kwargs), (*args, *kwargs.values()))
         except InputError as error:
             text = str(error)
             if not text.startswith("[tensor]"):
@@ -72,6 +72,16 @@ def _told(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         call.__doc__ = rest.strip()
     call.__module__ = __name__
     return call
+
+
+def _apart(result: Any, given: tuple[Any, ...]) -> Any:
+    """Copies a result that lies in an array of the caller, which += would change."""
+    arrays = [one for one in given if isinstance(one, np.ndarray)]
+    if not arrays or not isinstance(result, Tensor) or result.device != "cpu":
+        return result
+    values = result.numpy()
+    shares = any(np.may_share_memory(one, values) for one in arrays)
+    return result.clone() if shares else result
 
 
 def _signature(name: str, function: Callable[..., Any]) -> str:
