@@ -164,6 +164,7 @@ def test_tables_with_an_index_of_series_and_time() -> None:
     [
         (["1/1/2020", "10/1/2020", "2/1/2020"], [0, 2, 1]),
         (["2020-01-03", "2020-01-01", "2020-01-02"], [1, 2, 0]),
+        (["2024-05-31 00:00:01", "2024-05-31 00:00:00.5", "2024-05-31"], [2, 1, 0]),
         (["1e1", "9", "-2.5"], [2, 1, 0]),
         (["t10", "t9", "t1"], [2, 1, 0]),
     ],
@@ -192,6 +193,11 @@ def test_times_that_have_no_order_are_refused() -> None:
         read(table.set_index(["id", "day"]))
     table["day"] = pandas.Categorical(table["day"], ["mon", "fri"], ordered=True)
     assert read(table.set_index(["id", "day"])).series[0].tolist() == [[1.0, 2.0]]
+    table["day"] = pandas.Categorical(table["day"], ["fri", "mon"])
+    assert read(table.set_index(["id", "day"])).series[0].tolist() == [[2.0, 1.0]]
+    table["day"] = ["t1", "x"]
+    with pytest.raises(ea.InputError, match="row 1 has the time 'x'"):
+        read(table.set_index(["id", "day"]))
     table["day"] = ["1", "1.0"]
     with pytest.raises(ea.InputError, match=r"\(0, 1.0\) comes twice"):
         read(table.set_index(["id", "day"]))

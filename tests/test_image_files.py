@@ -186,6 +186,8 @@ def test_links_to_folders_of_pictures_are_followed(tmp_path: Path) -> None:
         (root / letter / "nowhere").symlink_to(tmp_path / "nowhere")
         (root / letter / "loop").symlink_to(root / letter)
         (store / letter / "back").symlink_to(root / letter)
+        (root / letter / "all").symlink_to(root)  # other classes too
+        (root / letter / "again").symlink_to(store / letter)
     assert read_pictures(root).labels == sorted([*own, *own])
 
 

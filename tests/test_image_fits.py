@@ -278,6 +278,8 @@ def test_a_checkpoint_keeps_its_attention(tmp_path: Path) -> None:
     given = kinds.Evolving(0.2, 0.2)
     found = ea.ImageClassifier(**still, attention=given).fit(X, Y).model_
     assert found.config.attention == given
-    ea.ViTForImageClassification(ea.ViTConfig(**sizes)).save_pretrained(tmp_path)
-    found = ea.ImageClassifier(**still).fit(X, Y).model_
-    assert found.config.attention == kinds.Evolving(0.1, 0.3)
+    for plain in (kinds.Vanilla(), [kinds.Vanilla()] * sizes["num_hidden_layers"]):
+        config = ea.ViTConfig(attention=plain, **sizes)
+        ea.ViTForImageClassification(config).save_pretrained(tmp_path)
+        found = ea.ImageClassifier(**still).fit(X, Y).model_
+        assert found.config.attention == kinds.Evolving(0.1, 0.3)

@@ -400,6 +400,14 @@ def test_a_part_of_a_table_keeps_its_names() -> None:
         model.predict(other)
 
 
+def test_masked_targets_and_weights_are_refused() -> None:
+    X, y = rows_of_table()
+    masked = np.ma.masked_array(y, mask=np.arange(12) == 3)
+    for given, more in ((masked, {}), (y, {"sample_weight": masked + 1})):
+        with pytest.raises(ea.InputError, match="has masked values, expected a value"):
+            ea.TimeSeriesClassifier(**QUICK).fit(X, given, **more)
+
+
 def rows_of_table() -> tuple[np.ndarray, np.ndarray]:
     return np.random.default_rng(0).normal(size=(12, 12)), np.arange(12) % 2
 
@@ -424,6 +432,8 @@ def test_columns_of_another_order_or_name_are_refused_after_the_fit(tmp_path) ->
         one.predict(table[[*"abcdefgh"]])  # shorter series
         with pytest.raises(ea.InputError, match="step 0 is the column 'c', expected"):
             one.predict(table[[*"cdefghij"]])
+    model.fit(table[[*"abcdefgh"]], y)  # goes on with shorter series
+    assert model.feature_names_in_.tolist() == [*"abcdefghij"]
     assert not hasattr(
         model.set_params(warm_start=False).fit(X, y), "feature_names_in_"
     )

@@ -185,17 +185,19 @@ def _suffixes() -> tuple[str, ...]:
     return tuple(one for one in SUFFIXES if one != ".avif" or one in reads)
 
 
-def _seen(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
+def _seen(folder: Path, visited: set[Path] | None = None) -> Iterator[Path]:
     """Yields all paths below a folder, without names that begin with a dot.
 
-    Follows links, but not into a folder that contains the link.
+    Follows links, but enters each folder once, and none that contains the first.
 
     Raises:
         DataError: a folder cannot be read.
     """
-    above = (*above, folder.resolve())
+    real = folder.resolve()
+    visited = {*real.parents} if visited is None else visited
+    visited.add(real)
     try:
-        paths = list(folder.iterdir())
+        paths = sorted(folder.iterdir(), key=lambda path: (path.is_symlink(), path))
     except OSError as error:
         raise DataError(
             f"cannot be read ({error.strerror}), expected a folder of pictures; allow "
@@ -206,8 +208,8 @@ def _seen(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
         if path.name.startswith("."):
             continue
         yield path
-        if path.is_dir() and path.resolve() not in above:
-            yield from _seen(path, above)
+        if path.is_dir() and path.resolve() not in visited:
+            yield from _seen(path, visited)
 
 
 def loose(root: Path) -> list[Path]:

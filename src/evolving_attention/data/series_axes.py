@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -163,12 +164,17 @@ def time_order(text: Sequence[str]) -> tuple[Array, int | None]:
     if numbers is not None:
         return np.array(numbers), None
     pandas = require("pandas", extra="timeseries", why="to read tables of series")
-    dates = pandas.to_datetime(
-        pandas.Series(text, dtype=object), errors="coerce", utc=True
-    )
+    given = pandas.Series(text, dtype=object)
+    dates = pandas.to_datetime(given, format="ISO8601", errors="coerce", utc=True)
+    if dates.isna().any():  # written in another form, the same for all
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            dates = pandas.to_datetime(given, errors="coerce", utc=True)
     bad = dates.isna().to_numpy() | [not _DATED.search(one) for one in text]
     order = np.asarray(dates.astype("int64"))
-    return order, int(np.argmax(bad)) if bad.any() else None
+    odd = bad & [not _NUMBERED.fullmatch(one) for one in text]
+    first = odd if odd.any() else bad
+    return order, int(np.argmax(first)) if bad.any() else None
 
 
 def is_number(text: str) -> bool:
@@ -306,7 +312,7 @@ def _times(index: Any, name: str) -> Any:
     """
     times = index.get_level_values(1)
     names = names_of(times)
-    if names is None or getattr(times.dtype, "ordered", False):  # of a categorical
+    if names is None or hasattr(times.dtype, "categories"):  # which are in order
         return index
     numbers, bad = time_order(names)
     if bad is not None:

@@ -15,6 +15,7 @@ __all__ = [
     "attention_width",
     "held_attention",
     "inherited",
+    "is_vanilla",
     "model_settings",
 ]
 
@@ -75,9 +76,15 @@ def held_attention(config: Any) -> Any:
     Args:
         config: of the pre-trained model; None: there is none.
     """
-    if config is None or config.attention == Vanilla():
+    if config is None or is_vanilla(config.attention):
         return DEFAULT_ATTENTION
     return config.attention
+
+
+def is_vanilla(attention: Any) -> bool:
+    """Whether an attention, or each one of a list, is vanilla."""
+    each = attention if isinstance(attention, (list, tuple)) else [attention]
+    return all(one == Vanilla() for one in each)
 
 
 def inherited(estimator: Any, config: Any) -> dict[str, Any]:

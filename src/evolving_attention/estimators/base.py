@@ -230,7 +230,8 @@ class SeriesEstimator(NamedOptions, SeriesViews):
             if self._continues:
                 self._check_names(found)
             self.channel_names_ = found.names or vars(self).get("channel_names_")
-            if found.steps:
+            known = vars(self).get("feature_names_in_", ())
+            if len(found.steps or ()) > len(known):  # a later table may be shorter
                 self.feature_names_in_ = np.array(found.steps, dtype=object)
             return found
         self._check_names(found)

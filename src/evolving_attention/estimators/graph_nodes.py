@@ -492,6 +492,7 @@ def _labels(y: Any, count: int) -> Array:
             "requires y to be passed, but the target y is None: expected a label for "
             f"each of the {count} nodes"
         )
+    targets.refuse_masked(y, "y")
     labels = np.asarray(targets.unmixed(y))
     if labels.shape != (count,):
         raise ShapeError(

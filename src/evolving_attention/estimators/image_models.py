@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.attention import Evolving, Vanilla, from_config
+from evolving_attention.attention import Evolving, from_config
 from evolving_attention.data.image_transforms import (
     Compose,
     Cutout,
@@ -24,6 +24,7 @@ from evolving_attention.data.image_transforms import (
 )
 from evolving_attention.data.images import Pictures
 from evolving_attention.errors import ConfigError, DataError, InputError, suggestion
+from evolving_attention.estimators.architecture import is_vanilla
 from evolving_attention.estimators.rules import refuse_twice
 from evolving_attention.interop.hf import load_config
 from evolving_attention.interop.resolve import resolve
@@ -328,7 +329,7 @@ def _evolves(folder: Any) -> bool:
     if folder is None:
         return False
     held = load_config(resolve(folder)).get("attention")
-    return bool(from_config(held) != Vanilla())
+    return not is_vanilla(from_config(held))
 
 
 def _loaded(maker: type[Any], folder: Any, given: dict[str, Any]) -> Any:

@@ -18,6 +18,7 @@ __all__ = [
     "missing",
     "one_dimensional",
     "refuse_disorder",
+    "refuse_masked",
     "split",
     "unmixed",
     "value_targets",
@@ -73,11 +74,24 @@ def unmixed(y: Any) -> Any:
     return cells if 0 < text < cells.size else y
 
 
+def refuse_masked(given: Any, name: str) -> None:
+    """Refuse an array of ``numpy.ma`` with masked values, which NumPy would read.
+
+    Raises:
+        InputError: it has some.
+    """
+    if np.ma.is_masked(given):
+        raise InputError(
+            f"{name} has masked values, expected a value for each row; leave those "
+            "rows out"
+        )
+
+
 def one_dimensional(y: Any, count: int, name: str = "y", kind: Kind = SERIES) -> Array:
     """Returns one target per row, [N]; a column [N, 1] is accepted with a warning.
 
     Raises:
-        InputError: there are no targets.
+        InputError: there are no targets, or masked ones.
         ShapeError: the shape is wrong, or the numbers of targets and rows differ.
     """
     if y is None:
@@ -85,6 +99,7 @@ def one_dimensional(y: Any, count: int, name: str = "y", kind: Kind = SERIES) ->
             f"requires {name} to be passed, but the target {name} is None: expected "
             f"one target for each of the {count} {kind.many}; pass fit(X, {name})"
         )
+    refuse_masked(y, name)
     validation = require(
         "sklearn.utils.validation", extra=kind.extra, why=f"for targets of {kind.many}"
     )

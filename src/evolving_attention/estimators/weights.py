@@ -12,6 +12,7 @@ from evolving_attention._core import Tensor
 from evolving_attention.data.packed import Batch
 from evolving_attention.data.series import SeriesRows
 from evolving_attention.errors import ConfigError, InputError, ShapeError
+from evolving_attention.estimators.targets import refuse_masked
 
 __all__ = ["WeightedModel", "WeightedRows", "class_weights", "sample_weights"]
 
@@ -32,6 +33,7 @@ def sample_weights(given: Any, count: int, least: int = 2) -> Array | None:
     """
     if given is None:
         return None
+    refuse_masked(given, "sample_weight")
     if np.ndim(given) == 0:
         given = np.full(count, given)
     try:
