@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from helpers_fake_model import FakeModel, make_rows
 
+from evolving_attention.cli.options import Fields
+from evolving_attention.cli.repeat import resumable
 from evolving_attention.durable import locks
 from evolving_attention.errors import ConfigError, Interrupted
 from evolving_attention.training import (
@@ -21,6 +23,7 @@ from evolving_attention.training import (
     TrainerCallback,
     TrainingArguments,
     check_output_dir,
+    get_last_checkpoint,
 )
 
 
@@ -202,10 +205,14 @@ def test_a_run_clears_what_one_of_another_container_left(tmp_path):
     (tmp_path / ".tmp-checkpoint-8.00000000-1").mkdir()
     (tmp_path / "checkpoint-4").rename(tmp_path / ".old-checkpoint-4.00000000-1")
     again = trainer(tmp_path, max_steps=8)
-    assert check_output_dir(again.args) is None  # looking changes nothing
+    assert get_last_checkpoint(tmp_path) is None  # looking changes nothing
     assert {".tmp-checkpoint-8.00000000-1", ".old-checkpoint-4.00000000-1"} < {
         *os.listdir(tmp_path)
     }
+    assert check_output_dir(again.args) == str(tmp_path / "checkpoint-4")
+    (tmp_path / "checkpoint-4").rename(tmp_path / ".old-checkpoint-4.00000000-1")
+    fields = Fields([(TrainingArguments, "Training")])
+    assert resumable(fields, {}, tmp_path) == {}  # nothing to overwrite
     again.train(resume_from_checkpoint=True)
     assert names(tmp_path) == ["checkpoint-4", "checkpoint-8"]
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]

@@ -443,6 +443,26 @@ def test_weights_of_classes_follow_the_labels_of_the_batch(tmp_path: Path) -> No
     np.testing.assert_array_equal(found, np.where(labels[:, 1] == 1, 2, 0.5))
 
 
+def from_0(data: list[Row]) -> Row:
+    batch = padded(data)
+    return {**batch, "labels": batch["labels"] - 1}
+
+
+@pytest.mark.parametrize("given", ["class_weight", "sample_weight"])
+def test_weights_keep_to_their_rows_if_labels_are_numbered_anew(
+    tmp_path: Path, given: str
+) -> None:
+    """Regression: the weight of the data set's class 1 went to the batch's class 1."""
+    own = {"sample_weight": lambda i: 1.0 + i % 2} if given == "sample_weight" else {}
+    data = rows(label=lambda i: 1 + int(i % 3 == 1), **own)
+    more = {} if own else {"class_weight": {1: 1.0, 2: 4.0}}
+    labels, found = seen(tmp_path, data, from_0, model={"num_labels": 3}, **more)
+    numbered, kept = seen(tmp_path, data, padded, model={"num_labels": 3}, **more)
+    np.testing.assert_array_equal(labels, numbered - 1)
+    np.testing.assert_array_equal(found, kept)
+    assert len(set(found.tolist())) == 2
+
+
 @pytest.mark.parametrize("num_labels", [1, 2])
 def test_weights_of_rows_need_these_rows(tmp_path: Path, num_labels: int) -> None:
     label = (lambda i: i / 3) if num_labels == 1 else (lambda i: int(i % 3 == 1))

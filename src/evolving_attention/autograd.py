@@ -51,7 +51,8 @@ class no_grad(ContextDecorator):  # noqa: N801 - the usual name in this field
                 try:
                     resume, given = generator.send, (yield made)
                 except GeneratorExit:
-                    generator.close()
+                    with no_grad():
+                        generator.close()
                     raise
                 except BaseException as error:
                     resume, given = generator.throw, error

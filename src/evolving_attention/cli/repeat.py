@@ -270,10 +270,11 @@ def resumable(options: Fields, given: dict[str, Any], folder: Path) -> dict[str,
     A run that ended before its first save left files without a checkpoint; they are
     overwritten. Commands without checkpoints train again with the same options.
     """
-    from evolving_attention.training.checkpoint import get_last_checkpoint
+    from evolving_attention.training.checkpoint import get_last_checkpoint, recover
 
-    if "resume_from_checkpoint" not in options.options:
+    if "resume_from_checkpoint" not in options.options or not folder.is_dir():
         return given
-    if folder.is_dir() and get_last_checkpoint(folder) is None:
+    recover(folder)
+    if get_last_checkpoint(folder) is None:
         return {**given, "overwrite_output_dir": True}
     return given

@@ -91,6 +91,7 @@ def write_files(
             with reported(f"cannot write {root / name}", _UNTOUCHED):
                 waiting[name] = temporary_name(root / name)
                 write_new(waiting[name], data)
+            del data  # before the next one is made
         written, old = [*waiting], [root / name for name in remove]
         several = len(written) + len(old) > 1
         with reported(

@@ -14,7 +14,7 @@ import pathlib
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,7 @@ __all__ = [
     "find",
     "get_last_checkpoint",
     "load_model",
+    "recover",
     "refuse_others",
     "restore",
     "save",
@@ -108,6 +109,23 @@ def alone(args: TrainingArguments) -> Iterator[None]:
         yield
 
 
+def recover(folder: pathlib.Path) -> None:
+    """Restores a checkpoint whose replacement was interrupted, unless a run is there.
+
+    Call it where a run is about to begin or to go on, before a look for checkpoints.
+    """
+    with (
+        suppress(_Busy),
+        durable.locked(folder, _Busy()) as is_locked,
+        reported(f"cannot clean {folder}", "no checkpoint is removed"),
+    ):
+        durable.clean_stale(folder, alone=is_locked)
+
+
+class _Busy(Exception):
+    """A run holds the lock of a folder."""
+
+
 def check_output_dir(args: TrainingArguments) -> str | None:
     """Returns the checkpoint in ``output_dir`` to resume from, or None for a new run.
 
@@ -123,6 +141,7 @@ def check_output_dir(args: TrainingArguments) -> str | None:
             f"output_dir={args.output_dir!r} is a file, expected a folder; choose "
             "another name"
         )
+    recover(folder)
     last = get_last_checkpoint(folder)
     names = {path.name for path in folder.iterdir()} - LOGS
     if last is None and not all(map(durable.is_leftover, names)):
@@ -288,10 +307,19 @@ def usable(path: pathlib.Path) -> Iterator[None]:
     """Turns errors about the values of a saved state into a CheckpointError."""
     try:
         yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as bad:
+    except CheckpointError:
+        raise
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RuntimeError,  # PyTorch's, of its generator
+        TypeError,
+        ValueError,
+    ) as bad:
         raise CheckpointError(
             f"{path / STATE}: cannot be used ({bad!r:.300}), expected what a Trainer "
-            "of this package wrote; choose another checkpoint"
+            "with the same callbacks wrote; choose another checkpoint"
         ) from bad
 
 

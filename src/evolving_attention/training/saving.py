@@ -45,8 +45,9 @@ class Saver:
         self.callbacks, self.on_saved = callbacks, on_saved
 
     def alone(self) -> AbstractContextManager[None]:
-        """Context of a run, which keeps others out of its folder: ConfigError."""
-        is_writer = self.writes and self.team.is_first
+        """Context of a run that saves; others may not save there: ConfigError."""
+        saves = self.writes and self.args.save_strategy != "no"
+        is_writer = saves and self.team.is_first
         return ckpt.alone(self.args) if is_writer else nullcontext()
 
     def begin(self, parts: ckpt.RunParts) -> None:

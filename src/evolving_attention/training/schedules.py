@@ -232,7 +232,7 @@ def multiplier(
         if option != "milestones" and not left_open:
             _check_number(name, option, value)
     later = factory(warmup, total, base_lr, **options)
-    if name == "constant":  # has no warm-up
+    if name == "constant" or not warmup:  # the first has none
         return later
     return lambda step: step / max(1, warmup) if step < warmup else later(step)
 

@@ -84,7 +84,7 @@ def _value(hint: Any, value: Any, name: str, source: str) -> Any:
     except ConfigError:
         kinds = describe(hint)
     else:
-        if type(value) is not int or value >= 0:
+        if type(value) is not int or value >= 0 or float in members(hint):
             return value
         kinds = "a number >= 0"
     raise CheckpointError(
@@ -123,6 +123,7 @@ class TrainerState:
 
     epoch_index: int = 0
     batches_done: int = 0
+    epoch_is_cut: bool = False
     epoch_ended: bool = False
     total_loss: float = 0.0
     loss_steps: int = 0

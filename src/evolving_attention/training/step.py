@@ -243,9 +243,11 @@ class StepRunner:
         rows = report["bad_row_ids"]
         shown = ", ".join(map(str, rows[:8])) + (" …" if len(rows) > 8 else "")
         what = "gradient" if sums.bad_batch is None else "loss"
+        known = all("row_ids" in batch for batch in present(batches))
+        whole = "training set" if known else "batch, as data_collator made it"
         text = (
             f"step {step}: the {what} is not finite; first non-finite tensor: "
-            f"{report['kind']} {report['tensor']}; rows {shown} of the training set"
+            f"{report['kind']} {report['tensor']}; rows {shown} of the {whole}"
         )
         policy = self.args.on_nonfinite
         hopeless = bool(report["parameters"] or report["optimizer_state"])

@@ -278,8 +278,8 @@ class Trainer(Surroundings):
             self.control.should_evaluate = True
         self._log_evaluate_save()
         if state.epoch_ended and state.global_step < plan.max_steps:
-            if state.batches_done < plan.batches_per_epoch:
-                state.epoch_ended = False  # the run stopped in the middle of it
+            if state.epoch_is_cut:
+                state.epoch_ended = state.epoch_is_cut = False
             else:
                 self._next_epoch()
         while state.epoch_index < plan.num_epochs and not state.epoch_ended:
@@ -310,11 +310,11 @@ class Trainer(Surroundings):
                     break
                 self._step(runner, plan, group)
                 if self.control.should_epoch_stop or self.control.should_training_stop:
+                    state.epoch_is_cut = state.batches_done < plan.batches_per_epoch
                     break
         self._look(runner)
         if self.control.should_epoch_stop:  # its other batches are never used
-            state.batches_done = plan.batches_per_epoch
-            self.control.should_epoch_stop = False
+            self.control.should_epoch_stop = state.epoch_is_cut = False
 
     def _step(
         self, runner: StepRunner, plan: RunPlan, group: list[b.Batch | None]

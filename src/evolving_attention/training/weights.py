@@ -58,7 +58,7 @@ class RowWeights:
     ) -> None:
         self.values: Array | None = None
         self._by_class: Array | None = None  # if only classes have weights
-        self._labels: Array | None = None  # of the rows, if rows have weights
+        self._labels: Array | None = None  # one for each row, where they are so
         given = column_of(dataset, KEY)
         by_class: Any = args.class_weight
         if given is None and by_class is None:
@@ -77,6 +77,7 @@ class RowWeights:
             labels = _labels(rows)
             each = _of_classes(by_class, labels, config)
             weights *= each[labels]
+            self._labels = labels
         counted = weights
         if self._labels is not None and getattr(config, "num_labels", 0) != 1:
             counted = weights[_have_class(self._labels)]
@@ -104,18 +105,17 @@ class RowWeights:
     def _of_rows(self, batch: b.Batch, values: Array) -> Array:
         """Returns the weight of each row of a batch: [B].
 
-        The weight of a class follows from the label in the batch, that of a row from
-        its id, if its label in the batch does not contradict it.
+        A row's weight follows from its id. If the collator made other rows, or put them
+        into another order, the weight of a class follows from the label in the batch.
         """
         labels: Array = host_array(batch.get("labels", []))
-        by_class = self._by_class
-        if by_class is not None and labels.ndim == 1 and labels.dtype.kind in "iu":
-            last = len(by_class) - 1
-            return np.asarray(by_class[labels.clip(0, last)])  # the loss checks them
         rows = batch.get("row_ids")
-        if rows is not None and self._agree(labels, rows):
+        if rows is not None and not self._is_reordered(labels, rows):
             return values[rows]
-        given = KEY if self._by_class is None else "class_weight"
+        by_class, known = self._by_class, self._labels
+        if by_class is not None and known is not None and np.isin(labels, known).all():
+            return np.asarray(by_class[labels])
+        given = KEY if by_class is None else "class_weight"
         raise InputError(
             "Trainer: data_collator made other rows than those it was given (labels "
             f"{reprlib.repr(labels.tolist())}), expected one for each, in their order, "
@@ -123,15 +123,22 @@ class RowWeights:
             "the rows in an overridden compute_loss"
         )
 
-    def _agree(self, labels: Array, rows: Array) -> bool:
-        """Whether labels of a batch can be those of these rows of the data set."""
+    def _is_reordered(self, labels: Array, rows: Array) -> bool:
+        """Whether a batch has the labels of these rows in another order.
+
+        Other labels tell nothing: a collator may have numbered or scaled them anew.
+        """
         if self._labels is None or labels.dtype.kind not in "biuf":
-            return True
-        own = self._labels[rows]
-        if own.shape != labels.shape:  # another form, such as one of 0 and 1
-            return True
+            return False
+        own = self._labels[rows].astype(labels.dtype)
+        if own.shape != labels.shape:
+            return False
         has_nan = labels.dtype.kind == "f"
-        return np.array_equal(own.astype(labels.dtype), labels, equal_nan=has_nan)
+        same, sorted_same = (
+            np.array_equal(a, b, equal_nan=has_nan)
+            for a, b in ((own, labels), (np.sort(own), np.sort(labels)))
+        )
+        return sorted_same and not same
 
     def fingerprint(self) -> dict[str, str]:
         """Returns the part that a resumed run compares; empty if no row is weighted."""
@@ -228,12 +235,12 @@ def _column(rows: Any) -> Any:
 
 
 def _numbers(rows: Any) -> Array | None:
-    """Returns labels of one shape for every row: [N, …]; None for other labels."""
+    """Returns a label for every row: [N]; None for other labels."""
     try:
         found = np.asarray(_column(rows))
     except ValueError:  # as many as each row has tokens
         return None
-    return found if len(found) == len(rows) and found.dtype.kind in "biuf" else None
+    return found if found.shape == (len(rows),) and found.dtype.kind in "biuf" else None
 
 
 def _labels(rows: Any) -> Array:
