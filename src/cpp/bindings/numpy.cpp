@@ -204,12 +204,9 @@ Tensor from_python(const py::handle& object, DType dtype) {
 }
 
 void check_no_gradient(const py::handle& number) {
-  EA_CHECK_AS(
-      InputError,
-      !py::isinstance<Var>(number) || !grad_enabled() || !has_gradient(number),
-      "tensor",
-      "this tensor takes the place of a number and would lose its "
-      "gradient; multiply or add it (x * t), or pass float(t)");
+  EA_CHECK_AS(InputError, !has_gradient(number) || !grad_enabled(), "tensor",
+              "this tensor takes the place of a number and would lose its "
+              "gradient; multiply or add it (x * t), or pass float(t)");
 }
 
 Var var_of(const py::handle& object) {

@@ -17,9 +17,7 @@ std::vector<std::int64_t> numbers_of(const py::args& args, const char* name) {
   py::sequence given = args;
   if (args.size() == 1 && py::isinstance<py::sequence>(args[0])) {
     // A tensor or an array of no axes is a number: it has no length.
-    const bool many =
-        py::hasattr(args[0], "__len__") && PySequence_Size(args[0].ptr()) >= 0;
-    if (many) given = args[0];
+    if (PySequence_Size(args[0].ptr()) >= 0) given = args[0];
     PyErr_Clear();
   }
   std::vector<std::int64_t> numbers;

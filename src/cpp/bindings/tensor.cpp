@@ -58,9 +58,9 @@ Sizes shape_tuple(const Shape& shape) {
 Var make(const py::object& data, const py::object& dtype, bool requires_grad,
          const py::object& device) {
   const Tensor given = from_python(data, /*exact=*/!dtype.is_none());
-  if (!dtype.is_none()) check_fits(data, given, dtype_of_python(dtype));
-  const Tensor t =
-      dtype.is_none() ? given : cast(given, dtype_of_python(dtype));
+  const DType type = dtype.is_none() ? given.dtype() : dtype_of_python(dtype);
+  check_fits(data, given, type);
+  const Tensor t = cast(given, type);
   const Device place = device.is_none() ? t.device() : device_of_python(device);
   const py::gil_scoped_release release;
   // A tensor that changed neither type nor device may still share the caller's
@@ -128,13 +128,13 @@ bool repeats(const Tensor& t) {
 template <BinaryFn Fn>
 py::object in_place_op(const py::object& self, const py::object& other) {
   const Var& x = self.cast<const Var&>();
-  EA_CHECK_AS(InputError, !x.requires_grad() || !x.is_leaf() || !grad_enabled(),
-              "tensor",
+  const bool parameter = x.requires_grad() && x.is_leaf();
+  EA_CHECK_AS(InputError, !parameter || !grad_enabled(), "tensor",
               "a tensor that requires a gradient changes in place only within "
               "ea.no_grad(); write x = x + y for a new tensor");
   const Var y = forward_op<Fn>(x, other);
   const bool fits = y.shape() == x.shape() && y.dtype() == x.dtype();
-  EA_CHECK(fits || !x.requires_grad() || !x.is_leaf(), "tensor",
+  EA_CHECK(fits || !parameter, "tensor",
            "the result of shape {} does not fit into the tensor of shape {}",
            y.shape(), x.shape());
   if (!fits || !x.is_leaf() || y.requires_grad() || repeats(x.data())) {
