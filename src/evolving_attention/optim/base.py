@@ -51,7 +51,6 @@ class Optimizer:
         """Creates the core's optimizer of the groups, with this state where it has."""
         self._params = [p for group in self.param_groups for p in group["params"]]
         check_parameters(self._name, self._params, self._names())
-        self._ids = list(map(id, self._params))
         ids = [i for i, group in enumerate(self.param_groups) for _ in group["params"]]
         self._core = self._make(params=self._params, **self._defaults, groups=ids)
         saved = _numbers(set(state))  # of frozen parameters too, which have no moments
@@ -67,7 +66,7 @@ class Optimizer:
                 parameter.requires_grad = False
 
     def __getstate__(self) -> dict[str, Any]:
-        made = {"_core", "_params", "_ids"}  # by _build()
+        made = {"_core", "_params"}  # by _build()
         own = {name: value for name, value in vars(self).items() if name not in made}
         return {**own, "_state": self.state_dict()}
 
@@ -106,10 +105,10 @@ class Optimizer:
     def _check_groups(self) -> None:
         """Refuses what was put into the groups without the optimizer's knowledge."""
         given = [p for group in self.param_groups for p in group["params"]]
-        if list(map(id, given)) != self._ids:
+        if list(map(id, given)) != list(map(id, self._params)):
             raise ConfigError(
                 f"{self._name}: param_groups has {len(given)} parameters that are not "
-                f"the {len(self._ids)} it was made with; add others by "
+                f"the {len(self._params)} it was made with; add others by "
                 "add_param_group(), or make another optimizer"
             )
         for number, group in enumerate(self.param_groups):

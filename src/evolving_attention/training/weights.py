@@ -72,12 +72,12 @@ class RowWeights:
         weights = np.ones(len(rows))
         if given is not None:
             weights *= _checked(given, len(rows))
+        if by_class is None:
             self._labels = _numbers(rows)
-        if by_class is not None:
-            labels = _labels(rows)
-            each = _of_classes(by_class, labels, config)
-            weights *= each[labels]
-            self._labels = labels
+        else:
+            self._labels = _labels(rows)
+            each = _of_classes(by_class, self._labels, config)
+            weights *= each[self._labels]
         counted = weights
         if self._labels is not None and getattr(config, "num_labels", 0) != 1:
             counted = weights[_have_class(self._labels)]
