@@ -138,6 +138,10 @@ def test_a_series_is_evaluated_as_if_alone(variant):
     for i, row in enumerate(batch.rows):
         alone = np.asarray(model(row[None]).logits)
         assert np.abs(alone[0] - together[i]).max() < 2e-6 * np.abs(together).max()
+    with ea.no_grad():
+        together = np.asarray(model(**batch.packed()).logits)
+        for i, row in enumerate(batch.rows):
+            assert np.array_equal(np.asarray(model(row[None]).logits)[0], together[i])
 
 
 @every_model

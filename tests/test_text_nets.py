@@ -107,6 +107,11 @@ def test_a_text_is_evaluated_as_if_alone(variant):
     for row, (ids, types) in enumerate(zip(batch.ids, batch.types, strict=True)):
         alone = np.asarray(model(ids[None], token_type_ids=types[None]).logits)
         assert np.abs(alone[0] - together[row]).max() < 2e-6 * np.abs(together).max()
+    with ea.no_grad():
+        together = np.asarray(model(**batch.packed()).logits)
+        for row, (ids, types) in enumerate(zip(batch.ids, batch.types, strict=True)):
+            alone = np.asarray(model(ids[None], token_type_ids=types[None]).logits)
+            assert np.array_equal(alone[0], together[row])
 
 
 @both_branches

@@ -8,7 +8,8 @@
 namespace ea {
 
 // y[o, i] = sum_n x[o, n, i]; x is contiguous [outer, n, inner], y [outer,
-// inner]. Sums run in float32 (float64 for float64) over fixed blocks.
+// inner]. Sums run in float32 (float64 for float64) over fixed blocks. On the
+// CPU, fours of zeros after the last whole four of rows leave the bits of y.
 struct Sum {
   static constexpr const char* name = "sum";
   struct Args {
