@@ -111,6 +111,18 @@ def test_same_bits_for_any_threads_and_any_company(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("depth", [8, 30, 32, 40, 48, 64])
+def test_few_rows_of_a_short_depth_have_the_bits_of_many(depth: int, dtype: str):
+    x = values(0, 1024, depth)
+    w = parameter(dtype, 144, depth)
+    whole = product(_core.Tensor(x, dtype=dtype), w)
+    for rows in (3, 8, 13):
+        for at in range(0, 1024 - rows, rows):
+            part = _core.Tensor(x[at : at + rows], dtype=dtype)
+            assert np.array_equal(product(part, w), whole[at : at + rows]), rows
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_the_switch_changes_roundings_alone(dtype: str):
     x = _core.Tensor(values(0, TOKENS, IN), dtype=dtype)
     w = parameter(dtype)

@@ -39,13 +39,16 @@ struct Cut {
 // Tiles have a multiple of kRowStep rows, except the last. If there are many
 // rows, the last tile is padded with zeros, so that other token counts can use
 // its primitive. With AMX it always is: AMX computes 16 rows at a time and
-// takes as long for fewer.
+// takes as long for fewer. oneDNN sums a short depth in another order if there
+// are few rows, so that all of its tiles are whole.
 constexpr std::int64_t kRowStep = 16;
 
 std::int64_t padded(const Problem& p, std::int64_t rows) {
-  constexpr std::int64_t kMany = 256;
+  constexpr std::int64_t kMany = 256, kShort = 64;
   std::int64_t step = p.m <= kMany ? 1 : 4;
-  if (has_tiles()) step = rows <= 4 ? 4 : rows <= 8 ? 8 : kRowStep;
+  if (has_tiles()) {
+    step = rows > 8 || p.k < kShort ? kRowStep : rows > 4 ? 8 : 4;
+  }
   return round_up(rows, step);
 }
 
