@@ -149,6 +149,40 @@ def test_packed_equals_padded_bit_for_bit(name, mode):
                 assert (value[~valid] == np.float32(outside)).all()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "attention",
+    [
+        ea.attention.Evolving(),
+        ea.attention.Spec("multiplicative"),
+        ea.attention.Spec("additive"),
+        ea.attention.Spec(bias=ea.attention.RelativePositions(16, values=True)),
+    ],
+    ids=str,
+)
+def test_a_text_alone_has_the_bits_it_has_in_any_batch(attention, dtype):
+    ea.manual_seed(1)
+    config = ea.BertConfig(
+        vocab_size=40,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=36,
+        initializer_range=0.3,
+        attention=attention,
+    )
+    model = ea.BertModel(config, dtype).eval()
+    draw = np.random.default_rng(0)
+    rows = [draw.integers(1, 40, n) for n in (33, 7, 64, 9, 3, 130, 2)]
+    offsets = np.cumsum([0, *map(len, rows)])
+    with ea.no_grad():
+        together = model(np.concatenate(rows), sequence_offsets=offsets)
+        parts = np.split(np.asarray(together.last_hidden_state), offsets[1:-1])
+        for row, part in zip(rows, parts, strict=True):
+            alone = np.asarray(model(row[None]).last_hidden_state)[0]
+            assert np.array_equal(alone, part)
+
+
 # --- training -------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "autograd/grad_mode.h"
 #include "autograd/node.h"
 #include "ops/arithmetic.h"
 #include "ops/products.h"
@@ -18,8 +19,11 @@ namespace {
 Var paired(const Var& a, const Var& b, bool transpose_a, bool transpose_b) {
   const Tensor ta = contiguous(a.data());
   const Tensor tb = contiguous(b.data());
+  const bool row_invariant = !grad_enabled() && ta.rank() == 2 && !transpose_a;
   return record(
-      "matmul", product(ta, tb, transpose_a, transpose_b), {a, b}, {ta, tb},
+      "matmul",
+      product(ta, tb, transpose_a, transpose_b, {}, nullptr, row_invariant),
+      {a, b}, {ta, tb},
       [transpose_a, transpose_b](const Node& node, const Tensor& dy) {
         // y = A B: dA = dy B^T, dB = A^T dy, transposed back where the
         // stored operand is transposed.

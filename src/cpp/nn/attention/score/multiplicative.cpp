@@ -1,7 +1,9 @@
 // Multiplicative scores (Eq. 11 of "Convolution-enhanced Evolving Attention
 // Networks", Luong et al.'s general form): S_ij = q_i^T W k_j / sqrt(d).
 #include <cmath>
+#include <vector>
 
+#include "autograd/grad_mode.h"
 #include "nn/attention/registry.h"
 #include "ops/gemm.h"
 #include "ops/shape_ops.h"
@@ -25,12 +27,25 @@ class MultiplicativeScore final : public Score {
     // [tokens, heads d] -> [heads, tokens, d], for one product per head
     const std::int64_t tokens = q.dim(0);
     const Var by_head = transpose(reshape(q, {tokens, heads_, width_}), 0, 1);
-    const Var turned = transpose(matmul(by_head, weight_), 0, 1);
+    const Var turned = transpose(times_weight(by_head), 0, 1);
     return scope.dot(reshape(turned, {tokens, heads_ * width_}), k,
                      1.0 / std::sqrt(static_cast<double>(width_)), context);
   }
 
  private:
+  // Returns q W, [heads, tokens, d]. Without gradients each head is a product
+  // of its own, in which a token has the same bits in any batch.
+  Var times_weight(const Var& q) const {
+    if (grad_enabled()) return matmul(q, weight_);
+    std::vector<Var> heads;
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      heads.push_back(
+          matmul(reshape(slice(q, 0, h, h + 1), {q.dim(1), width_}),
+                 reshape(slice(weight_, 0, h, h + 1), {width_, width_})));
+    }
+    return reshape(concat(heads, 0), q.shape());
+  }
+
   std::int64_t heads_, width_;
   Var weight_;
 };
