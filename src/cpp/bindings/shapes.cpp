@@ -171,7 +171,7 @@ Args:
     axis_a, axis_b: the two axes by name.
 
 Returns:
-    Tensor with the sizes in the new order.
+    A copy with the sizes in the new order.
 
 Raises:
     ShapeError: there is no such axis, or one is missing or stands twice.
@@ -192,7 +192,7 @@ Args:
         from the last.
 
 Returns:
-    Tensor with the sizes in the new order.
+    A copy with the sizes in the new order.
 
 Raises:
     ShapeError: there is no such axis, or one is missing or stands twice.
@@ -202,17 +202,22 @@ Example:
     >>> from evolving_attention import Tensor
     >>> Tensor([[[1.0, 2.0, 3.0]]]).permute(2, 0, 1).shape
     (3, 1, 1))")
-      .def_property_readonly("T", &reversed,
-                             R"(The tensor with its axes in reverse order.
+      .def_property_readonly(
+          "T", &reversed,
+          R"(A copy of the tensor with its axes in reverse order.
+
+Write transposed values by ``x.copy_(values.T)``, not into ``x.T``.
 
 Example:
     >>> from evolving_attention import Tensor
     >>> Tensor([[1.0, 2.0, 3.0]]).T.shape
     (3, 1))")
-      .def_property_readonly("mT", &matrices_transposed,
-                             R"(The tensor with its last two axes exchanged.
+      .def_property_readonly(
+          "mT", &matrices_transposed,
+          R"(A copy of the tensor with its last two axes exchanged.
 
-ShapeError: it has fewer than two.
+Raises:
+    ShapeError: it has fewer than two.
 
 Example:
     >>> from evolving_attention import Tensor

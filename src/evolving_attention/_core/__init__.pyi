@@ -1266,7 +1266,7 @@ class Tensor:
                 from the last.
 
         Returns:
-            Tensor with the sizes in the new order.
+            A copy with the sizes in the new order.
 
         Raises:
             ShapeError: there is no such axis, or one is missing or stands twice.
@@ -1748,7 +1748,7 @@ class Tensor:
             axis_a, axis_b: the two axes by name.
 
         Returns:
-            Tensor with the sizes in the new order.
+            A copy with the sizes in the new order.
 
         Raises:
             ShapeError: there is no such axis, or one is missing or stands twice.
@@ -1874,7 +1874,9 @@ class Tensor:
     @property
     def T(self) -> Tensor:
         """
-        The tensor with its axes in reverse order.
+        A copy of the tensor with its axes in reverse order.
+
+        Write transposed values by ``x.copy_(values.T)``, not into ``x.T``.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -1944,9 +1946,10 @@ class Tensor:
     @property
     def mT(self) -> Tensor:
         """
-        The tensor with its last two axes exchanged.
+        A copy of the tensor with its last two axes exchanged.
 
-        ShapeError: it has fewer than two.
+        Raises:
+            ShapeError: it has fewer than two.
 
         Example:
             >>> from evolving_attention import Tensor
