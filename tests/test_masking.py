@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from helpers_models import tiny
 from helpers_pretraining import documents, tokenizer
+from tokenizers import Tokenizer, models
 
 import evolving_attention as ea
 from evolving_attention.data.masking import DRAWS, TokenMasker, random_words
+from evolving_attention.text import train_byte_bpe
 
 WORDS = tokenizer(documents(30))
 SPECIAL = set(WORDS.all_special_ids)
@@ -104,6 +106,37 @@ def test_whole_words():
                 chosen += found.pop()
                 pieces += 1
     assert abs(chosen / pieces - 0.15) < 4 * (0.15 * 0.85 / pieces) ** 0.5
+
+
+@pytest.mark.parametrize("extra", ["", " ## a heading ## another ##"])
+def test_whole_words_of_a_byte_level_bpe(extra: str):
+    text = "the unbelievable extraordinary characteristically misunderstanding "
+    words = train_byte_bpe([3 * text + extra] * 3, 300)
+    tokens = words.get_vocab()
+    assert any(token.startswith("##") for token in tokens) == bool(extra)
+    continues = TokenMasker(words, whole_word_mask=True).continues
+    assert continues is not None
+    for token, index in tokens.items():
+        if index not in words.all_special_ids:
+            assert continues[index] == (token[0] not in "ĠĊ"), token
+
+
+def test_tokens_of_a_word_level_vocabulary_are_words():
+    model = models.WordLevel({"[UNK]": 0, "##": 1, "dog": 2}, unk_token="[UNK]")
+    backend = Tokenizer(model)
+    special = ["[CLS]", "[SEP]", "[MASK]", "[PAD]", "[UNK]"]
+    backend.add_special_tokens(special)
+    words = ea.text.Tokenizer(
+        backend,
+        settings={},
+        special_tokens={token[1:-1].lower(): token for token in special},
+        model_max_length=None,
+        model_input_names=["input_ids"],
+        tokenizer_class="PreTrainedTokenizerFast",
+    )
+    continues = TokenMasker(words, whole_word_mask=True).continues
+    assert continues is not None
+    assert not continues.any()
 
 
 def test_words_are_a_function_of_seed_epoch_and_row():

@@ -44,7 +44,8 @@ class TokenMasker:
         random_replace_prob: share of the chosen tokens that become a random token.
         whole_word_mask: choose words, all of whose pieces are then predicted. Pieces
             that continue a word begin with ``##`` (WordPiece), or without a space
-            (byte-level BPE, SentencePiece).
+            (byte-level BPE, SentencePiece); tokens of a word-level vocabulary are
+            words.
 
     Raises:
         ConfigError: a setting is out of range, or the tokenizer has no mask token.
@@ -79,7 +80,7 @@ class TokenMasker:
                 f"the tokenizer has {len(vocab)} tokens, all of them special, expected "
                 "words or pieces of words; train it on text"
             )
-        self.continues = _continuing(vocab, self.size) if whole_word_mask else None
+        self.continues = _continuing(tokenizer, self.size) if whole_word_mask else None
 
     def settings(self) -> dict[str, Any]:
         """Settings that determine the masks, for fingerprints."""
@@ -169,13 +170,16 @@ def check_special(tokenizer: Any) -> None:
         )
 
 
-def _continuing(vocab: Mapping[str, int], size: int) -> Array:
+def _continuing(tokenizer: Any, size: int) -> Array:
     """Returns which tokens continue the word of the previous token."""
-    pieces = any(token.startswith("##") for token in vocab)
+    model = tokenizer.backend_tokenizer.model
+    prefix = getattr(model, "continuing_subword_prefix", None)
     found = np.zeros(size, bool)
-    for token, index in vocab.items():
-        if pieces:
-            found[index] = token.startswith("##")
+    if type(model).__name__ == "WordLevel":
+        return found
+    for token, index in tokenizer.get_vocab().items():
+        if prefix:
+            found[index] = token.startswith(prefix)
         else:
             found[index] = not token.startswith(("Ġ", "▁", "Ċ"))
     return found

@@ -108,6 +108,11 @@ class Tokenizer:
     # --- vocabulary -------------------------------------------------------------
 
     @property
+    def backend_tokenizer(self) -> tokenizers.Tokenizer | SpieceTokenizer:
+        """The tokenizer of the library, by transformers' name."""
+        return self._backend
+
+    @property
     def vocab_size(self) -> int:
         """Number of tokens in the model's vocabulary, without added tokens."""
         return self._backend.get_vocab_size(with_added_tokens=False)
