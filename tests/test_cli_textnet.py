@@ -17,6 +17,7 @@ from helpers_commands import TINY_NET, WORDS, bert, own_rows, runner
 import evolving_attention as ea
 from evolving_attention.cli import textnet
 from evolving_attention.cli.textnet_arguments import TextNetTrainingArguments
+from evolving_attention.training.fingerprint import compare
 
 SMALL: list[Any] = [
     *("--model_options", json.dumps({**TINY_NET, "num_hidden_layers": 2})),
@@ -124,6 +125,38 @@ def test_train_evaluate_and_predict(run: Any, tmp_path: Path) -> None:
     assert all(row["prediction"] in "01" for row in rows)
     for row in rows:
         assert float(row["0"]) + float(row["1"]) == pytest.approx(1)
+
+
+def test_other_word_vectors_do_not_resume(run: Any, tmp_path: Path) -> None:
+    file, first = own_rows(tmp_path, 16, 0), vectors(tmp_path)
+    other, same = tmp_path / "other.txt", tmp_path / "same.txt"
+    same.write_text(first.read_text())
+    other.write_text(first.read_text().replace(" 0.", " 1."))
+    words = ["--train_file", file, *SMALL, "--output_dir", tmp_path / "out"]
+    words += ["--train_words", "--embedding_size", 6, "--num_train_epochs"]
+    code, _, told = run("train", *words, 1, "--word_vectors", first)
+    assert code == 0, told
+    for more in (["--word_vectors", other], []):
+        code, _, told = run("train", *words, 2, *more)
+        assert code != 0
+        assert "cannot resume, the saved run used other --word_vectors; restore" in told
+    code, _, told = run("train", *words, 2, "--word_vectors", same)
+    assert code == 0, told
+    code, _, told = run("train", *words, 3, "--word_vectors", other, "--force_resume")
+    assert code == 0, told
+    # earlier versions did not record the vectors
+    compare({}, {"word_vectors": "1f"}, str(tmp_path), False)
+
+
+def test_seeds_refuse_other_word_vectors(run: Any, tmp_path: Path) -> None:
+    file, table = own_rows(tmp_path, 16, 0), vectors(tmp_path)
+    words = ["--train_file", file, *SMALL, "--max_steps", 1, "--seeds", 1]
+    words += ["--output_dir", tmp_path / "out", "--word_vectors", table]
+    code, _, told = run("train", *words)
+    assert code == 0, told
+    table.write_text(table.read_text().replace(" 0.", " 1."))
+    code, _, told = run("train", *words)
+    assert (code, "(content of --word_vectors), expected" in told) == (2, True), told
 
 
 def test_pairs_from_a_checkpoints_words(run: Any, tmp_path: Path) -> None:

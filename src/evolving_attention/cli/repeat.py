@@ -159,7 +159,8 @@ def content_hashes(given: dict[str, Any]) -> dict[str, list[str]]:
     found = {}
     for name, value in given.items():
         paths = value if isinstance(value, (list, tuple)) else [value]
-        named = name.endswith(("_file", "_dir"))  # --train_dir may be an archive
+        # --train_dir may be an archive, --word_vectors a checkpoint
+        named = name.endswith(("_file", "_dir", "_vectors"))
         if named and all(
             isinstance(p, (str, Path)) and Path(p).is_file() for p in paths
         ):

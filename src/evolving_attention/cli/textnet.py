@@ -265,6 +265,7 @@ def _model(
     if attention is not None:
         options["attention"] = attention
     model: Any = create_model(f"text_{model_args.model}", **options)
+    model.initial_facts = {"word_vectors": text_data.word_hash(table)}
     return model if table is None else model.set_word_vectors(table.values)
 
 

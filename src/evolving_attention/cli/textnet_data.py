@@ -11,6 +11,7 @@ from evolving_attention.cli.glue_data import refuse_one_class, refuse_other_text
 from evolving_attention.cli.textnet_arguments import TextDataArguments, WordArguments
 from evolving_attention.data.features import tokenize_dataset
 from evolving_attention.data.labels import KnownLabels, Labelled
+from evolving_attention.data.packed import digest
 from evolving_attention.data.rows import load_file
 from evolving_attention.data.table import TableDataset
 from evolving_attention.errors import ConfigError
@@ -27,6 +28,7 @@ __all__ = [
     "load_test",
     "make_tokenizer",
     "tokenized",
+    "word_hash",
     "word_table",
 ]
 
@@ -193,6 +195,14 @@ def word_table(words: WordArguments, tokenizer: Any) -> WordTable | None:
         "; the others are drawn" if known < len(wanted) else "",
     )
     return table
+
+
+def word_hash(table: WordTable | None) -> str:
+    """Returns a hash of the vectors that were read, to tell runs apart."""
+    if table is None:
+        return "none"
+    rows = {"known": table.known, "values": table.values[table.known]}
+    return digest(len(table.values), [rows])
 
 
 def tokenized(

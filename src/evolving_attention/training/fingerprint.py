@@ -71,6 +71,8 @@ _DESCRIPTIONS = {
     "torch_dtype",
     "transformers_version",
 }
+# Options whose files give the initial weights. Older checkpoints lack them.
+_FILES = ("word_vectors",)
 _BATCHES = "gradient_accumulation_steps"
 _SHOWN = 4  # number of configuration differences named in an error
 _LENDS = ("__array__", "__array_interface__", "__dlpack__")
@@ -151,6 +153,7 @@ def run_fingerprint(
 ) -> dict[str, Any]:
     """Returns data, model configuration and batching of a run, each under its own key.
 
+    A command may give its model ``initial_facts``, ``{"option": hash}``, which join.
     ``gradient_accumulation_steps`` is counted over all processes: the number of batches
     per step matters, not the number of processes that share them.
     """
@@ -163,6 +166,7 @@ def run_fingerprint(
         **{name: getattr(args, name) for name in ORDER_ARGUMENTS},
         _BATCHES: args.gradient_accumulation_steps * processes,
         **_update_settings(args),
+        **getattr(model, "initial_facts", {}),
     }
 
 
@@ -190,7 +194,7 @@ def compare(saved: dict[str, Any], now: dict[str, Any], path: str, force: bool) 
     if isinstance(saved.get("model"), dict):  # older checkpoints have descriptions
         saved = {**saved, "model": _decisive(saved["model"])}
     saved = _named_as(saved, now)
-    older = set(UPDATE_ARGUMENTS) - saved.keys()
+    older = {*UPDATE_ARGUMENTS, *_FILES} - saved.keys()
     names = [name for name in now if name not in older]
     names += {"weights"} & saved.keys() - now.keys()
     changed = [name for name in names if saved.get(name) != now.get(name)]
@@ -223,6 +227,8 @@ def _difference(name: str, saved: Any, now: Any) -> str:
             "other training data (rows, tokens or labels; rows drawn at random need "
             "the global generator of NumPy, Python or PyTorch)"
         )
+    if name in _FILES:
+        return f"other --{name}"
     if name == "weights":
         return "other weights of rows or classes"
     if name != "model":
