@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -168,6 +170,47 @@ def test_a_first_part_goes_on_with_its_own_options_alone(
     code, _, told = run(*words, "--num_return_sequences", 2, "--resume")
     assert (code, "has no out.resume.json next to it" in told) == (2, True), told
     assert out.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.parametrize("option", ["input_file", "prefix_file", "model_dir"])
+def test_other_content_does_not_resume(
+    run: Any,
+    words: list[Any],
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    option: str,
+):
+    home, out = tmp_path / "model", tmp_path / "out"
+    shutil.copytree(folder, home)
+    words[words.index(folder)] = home
+    words += ["--prefix_file", tmp_path / "in.de", "--output_file", out]
+    with monkeypatch.context() as patch:
+        interrupt(patch, 3)
+        assert run(*words)[0] == 130
+    part, record = out.read_bytes(), tmp_path / "out.resume.json"
+    (home / "eval_results.json").write_text("{}")  # decides no translation
+    file = {"input_file": tmp_path / "in.en", "prefix_file": tmp_path / "in.de"}.get(
+        option, home / "model.safetensors"
+    )
+    before = file.read_bytes()
+    if option == "model_dir":
+        model(len(tokenizer()), seed=5).save_pretrained(home)
+    else:
+        file.write_bytes(b"The house.\n" + before.split(b"\n", 1)[1])
+    code, _, told = run(*words, "--resume")
+    expected = f"{out} was begun with other content of --{option}, expected the same"
+    assert (code, expected in told) == (2, True), told
+    assert out.read_bytes() == part
+    file.write_bytes(before)  # with another time
+    if option == "model_dir":  # earlier versions did not record the contents
+        saved = json.loads(record.read_text())
+        del saved["content"]
+        record.write_text(json.dumps(saved))
+        model(len(tokenizer()), seed=5).save_pretrained(home)
+    code, _, told = run(*words, "--resume")
+    assert code == 0, told
+    assert len(out.read_bytes().splitlines()) == 9
 
 
 def test_ctrl_c_before_the_first_lines(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from evolving_attention import durable
+from evolving_attention.cli.repeat import content_hashes
 from evolving_attention.cli.repeat_results import read_record
 from evolving_attention.errors import ConfigError
 
@@ -17,13 +18,27 @@ __all__ = ["Output"]
 
 # Options that change neither a line nor the sentence it belongs to.
 _FREE = {"output_file", "resume", "overwrite", "device", "num_threads", "batch_size"}
+_CONTENT = "content"  # key of the files' hashes in the record
+_MODEL_FILES = (  # of --model_dir, those that decide a translation
+    "config.json",
+    "generation_config.json",
+    "tokenizer*.json",
+    "special_tokens_map.json",
+    "vocab.*",
+    "merges.txt",
+    "spiece.model",
+    "model*.safetensors",
+    "evolving_model*.safetensors",
+    "pytorch_model*.bin",
+)
 
 
 class Output:
     """The output file, or stdout. A file is created or replaced at the first write.
 
     While a file is incomplete, ``OUTPUT_FILE.resume.json`` next to it holds the options
-    that produced it: other options would write lines that belong to other sentences.
+    that produced it, and hashes of the input and the model: others would write lines
+    that belong to other sentences.
 
     Args:
         files, search: the options of the command.
@@ -34,6 +49,7 @@ class Output:
         self._path = Path(files.output_file) if files.output_file else None
         options = {**dataclasses.asdict(files), **dataclasses.asdict(search)}
         self._options = {k: v for k, v in options.items() if k not in _FREE}
+        self._content: dict[str, list[str]] = {}
         self._kept = 0  # bytes of the existing file that are kept
         self._out: BinaryIO | None = None if self._path else sys.stdout.buffer
 
@@ -47,6 +63,7 @@ class Output:
             ConfigError: the file exists, and neither --resume nor --overwrite is given;
                 or it cannot be written; or it is not the beginning of this command's
                 output.
+            CheckpointError: there is no such model.
         """
         path, files = self._path, self._files
         if path is None:
@@ -57,13 +74,14 @@ class Output:
                 f"--output_file {path}: cannot be written, expected a file in a folder "
                 "that exists; choose another name"
             )
-        if not path.is_file() or files.overwrite:
-            return 0
-        if not files.resume:
+        if path.is_file() and not files.overwrite and not files.resume:
             raise ConfigError(
                 f"--output_file {path}: is there already, expected a new file; choose "
                 "another name, or add --resume (go on after its lines) or --overwrite"
             )
+        self._content = _contents(self._options)
+        if not path.is_file() or files.overwrite:
+            return 0
         copies: int = files.num_return_sequences
         data = path.read_bytes()
         lines = data.split(b"\n")[:-1]  # complete lines
@@ -87,13 +105,21 @@ class Output:
                 f"--resume: {self._path} has no {self._record.name} next to it, "
                 "expected the options of an interrupted run; --overwrite replaces it"
             )
-        names = sorted({*self._options, *(before or {})})
-        changed = [n for n in names if (before or {}).get(n) != self._options.get(n)]
-        if before is not None and changed:
-            told = ", ".join(f"--{name} {before.get(name)}" for name in changed)
+        if before is None:
+            return
+        hashes = before.pop(_CONTENT, {})  # earlier versions did not record them
+        names = sorted({*self._options, *before})
+        changed = [n for n in names if before.get(n) != self._options.get(n)]
+        told = [f"--{name} {before.get(name)}" for name in changed]
+        told += [
+            f"other content of --{name}"
+            for name, found in self._content.items()
+            if name not in changed and hashes.get(name, found) != found
+        ]
+        if told:
             raise ConfigError(
-                f"--resume: {self._path} was begun with {told}, expected the same "
-                "options; give these, or --overwrite"
+                f"--resume: {self._path} was begun with {', '.join(told)}, expected "
+                "the same options and files; give these, or --overwrite"
             )
 
     @property
@@ -108,7 +134,8 @@ class Output:
                 self._out.truncate(self._kept)
                 self._out.seek(0, os.SEEK_END)
             if self._path.is_file():  # not a pipe or a device
-                durable.write_json(self._record, self._options)
+                record = {**self._options, _CONTENT: self._content}
+                durable.write_json(self._record, record)
         if self._out is not None:
             self._out.write("".join(f"{line}\n" for line in lines).encode())
             self._out.flush()
@@ -124,3 +151,15 @@ class Output:
             self._out.close()
         if kind is None and self._path is not None:
             self._record.unlink(missing_ok=True)
+
+
+def _contents(options: dict[str, Any]) -> dict[str, list[str]]:
+    """Returns hashes of the input, the prefixes and the model, by option."""
+    from evolving_attention.interop.resolve import resolve
+
+    given = {name: options[name] for name in ("input_file", "prefix_file")}
+    if options["model_dir"] is not None:
+        folder = resolve(options["model_dir"])
+        files = {file for name in _MODEL_FILES for file in folder.glob(name)}
+        given["model_dir"] = sorted(files)
+    return content_hashes(given)
