@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,12 @@ import pytest
 from helpers_pretraining import documents
 
 import evolving_attention as ea
-from evolving_attention.text import train_byte_bpe, train_wordpiece
+from evolving_attention.text import (
+    train_bpe,
+    train_byte_bpe,
+    train_word_level,
+    train_wordpiece,
+)
 
 TEXTS = [line for lines in documents(30) for line in lines]
 KINDS = {"wordpiece": (train_wordpiece, 150), "bpe": (train_byte_bpe, 340)}
@@ -38,6 +44,45 @@ def test_trained_saved_and_loaded(kind: str, tmp_path: Path):
         assert loaded(text).input_ids == ids
     known = tokenizer.tokenize("The cat remembers")
     assert len(known) < len("The cat remembers") * 2 / 3
+
+
+MADE = {
+    "wordpiece": lambda: train_wordpiece(TEXTS, 150),
+    "byte_bpe": lambda: train_byte_bpe(TEXTS, 320),
+    "bpe": lambda: train_bpe(TEXTS, 300),
+    "word_level": lambda: train_word_level(TEXTS),
+}
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_a_round_trip_changes_nothing(kind: str, tmp_path: Path):
+    made = MADE[kind]()
+    made.save_pretrained(tmp_path / "one")
+    loaded = ea.AutoTokenizer.from_pretrained(tmp_path / "one")
+    loaded.save_pretrained(tmp_path / "two")
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        one, two = (
+            json.loads((tmp_path / i / name).read_text()) for i in ("one", "two")
+        )
+        assert one == two
+    assert loaded.special_tokens_map == made.special_tokens_map
+    assert loaded.model_input_names == made.model_input_names
+    assert loaded.tokenizer_class == made.tokenizer_class
+    assert dict(loaded("The cat", "a dog")) == dict(made("The cat", "a dog"))
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "one")
+    assert dict(theirs("The cat", "a dog")) == dict(made("The cat", "a dog"))
+
+
+def test_a_folder_of_an_earlier_version_loads(tmp_path: Path):
+    made = train_bpe(TEXTS, 300)
+    made.save_pretrained(tmp_path)
+    file = tmp_path / "tokenizer_config.json"
+    settings = json.loads(file.read_text())
+    assert settings.pop("model_input_names") == ["input_ids", "attention_mask"]
+    file.write_text(json.dumps(settings))
+    loaded = ea.AutoTokenizer.from_pretrained(tmp_path)
+    assert loaded("The cat").input_ids == made("The cat").input_ids
 
 
 def test_words_are_lower_cased_or_not():

@@ -34,6 +34,7 @@ _ROBERTA_TOKENS = {
 }
 _T5_TOKENS = {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"}
 _UNKNOWN_LENGTH = 10**9  # a larger value in a file means "not known"
+_GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")  # no model's classes
 _NO_TYPE_IDS = ("roberta", "gpt2", "t5", "distilbert", "bart")
 
 
@@ -90,6 +91,7 @@ class AutoTokenizer:
             check_backend(backend, str(path))
         special = _special_tokens(backend, settings)
         kind = _class_name(settings, model, special)
+        given = settings.get("tokenizer_class")
         names = ["input_ids", "token_type_ids", "attention_mask"]
         if kind.lower().startswith(_NO_TYPE_IDS):
             names.remove("token_type_ids")
@@ -101,7 +103,7 @@ class AutoTokenizer:
             special_tokens=special,
             model_max_length=_max_length(settings, model, kind),
             model_input_names=names,
-            tokenizer_class=kind,
+            tokenizer_class=given if given in _GENERIC else kind,
         )
 
 
@@ -127,10 +129,16 @@ def _settings(folder: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _special_tokens(backend: Any, settings: Mapping[str, Any]) -> dict[str, str]:
-    """Returns special tokens by name: configured and usual ones that exist."""
+    """Returns special tokens by name: configured and usual ones that exist.
+
+    As in transformers, a class of no model has only the configured ones.
+    """
     has = backend.token_to_id
     custom = _ROBERTA_TOKENS
-    if has("[CLS]") is not None:
+    configured = any(settings.get(f"{name}_token") for name in SPECIAL_NAMES)
+    if settings.get("tokenizer_class") in _GENERIC and configured:
+        custom = {}
+    elif has("[CLS]") is not None:
         custom = _BERT_TOKENS
     elif has("<s>") is None and has("<extra_id_0>") is not None:
         custom = _T5_TOKENS
@@ -149,7 +157,7 @@ def _class_name(
 ) -> str:
     """Returns Hugging Face's class name: configured, or by model type or tokens."""
     name = settings.get("tokenizer_class")
-    if isinstance(name, str) and name != "PreTrainedTokenizerFast":
+    if isinstance(name, str) and name not in _GENERIC:
         return name.removesuffix("Fast")
     kinds = {
         "bert": "BertTokenizer",

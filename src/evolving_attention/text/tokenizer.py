@@ -445,6 +445,7 @@ class Tokenizer:
         }
         settings |= self.special_tokens_map
         settings["tokenizer_class"] = self.tokenizer_class
+        settings["model_input_names"] = list(self.model_input_names)
         if self.model_max_length is not None:
             settings["model_max_length"] = self.model_max_length
         files = {
