@@ -49,6 +49,7 @@ def test_trained_saved_and_loaded(kind: str, tmp_path: Path):
 MADE = {
     "wordpiece": lambda: train_wordpiece(TEXTS, 150),
     "byte_bpe": lambda: train_byte_bpe(TEXTS, 320),
+    "lower_byte_bpe": lambda: train_byte_bpe(TEXTS, 320, lowercase=True),
     "bpe": lambda: train_bpe(TEXTS, 300),
     "word_level": lambda: train_word_level(TEXTS),
 }

@@ -165,7 +165,10 @@ def train_byte_bpe(
         special_tokens={**_ROBERTA, "bos": _ROBERTA["cls"], "eos": _ROBERTA["sep"]},
         model_max_length=model_max_length,
         model_input_names=["input_ids", "attention_mask"],
-        tokenizer_class="RobertaTokenizer",
+        # transformers' RobertaTokenizer does not lower-case
+        tokenizer_class=(
+            "PreTrainedTokenizerFast" if lowercase else "RobertaTokenizer"
+        ),
     )
 
 
