@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import logging
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers_commands import runner
 from helpers_generation import padded, sources
 from helpers_t5 import trained, word_t5
 
 import evolving_attention as ea
 from evolving_attention.cli.translate_arguments import SearchArguments
+from evolving_attention.modeling.generation_options import OPTIONS
 
 FILE = "generation_config.json"
 
@@ -158,3 +162,20 @@ def test_the_command_passes_what_is_given_alone(tmp_path: Path) -> None:
     assert search.search_options(translator) == options
     search = SearchArguments(model_dir=str(tmp_path), do_sample=False)
     assert search.search_options(translator) == {"do_sample": False}
+
+
+@pytest.mark.parametrize("command", ["generate", "score"])
+def test_the_help_names_the_defaults_of_the_model(
+    capfd: Any, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    code, shown, _ = runner(capfd, monkeypatch)("translate", command, "--help")
+    assert code == 0
+    flat = " ".join(shown.replace("│", " ").split())
+    parts = re.split(r" --(\w+) (?:INT|FLOAT|TEXT|BOOL) ", flat)[1:]
+    lines = dict(zip(parts[::2], parts[1::2], strict=True))
+    texts = {"beam": "5", "max_new_tokens": "those of its source + 50", "seed": "0"}
+    for field in dataclasses.fields(SearchArguments):
+        line = lines[field.name]
+        default = texts.get(field.name, str(field.default))
+        of_model = {"beam": "num_beams"}.get(field.name, field.name) in OPTIONS
+        assert (f"efault: the model's, else {default}" in line) == of_model, line

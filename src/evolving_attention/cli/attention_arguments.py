@@ -36,9 +36,12 @@ DEVICE = (
 )
 
 
-def option(default: Any, text: str) -> Any:
-    """Returns a dataclass field with its help text."""
-    return field(default=default, metadata={"help": text})
+def option(default: Any, text: str, before: str = "") -> Any:
+    """Returns a dataclass field with its help text.
+
+    ``before`` says what takes precedence over the default, such as "the model's".
+    """
+    return field(default=default, metadata={"help": text, "before": before})
 
 
 def refuse(name: str, value: Any, expected: str, fix: str) -> ConfigError:

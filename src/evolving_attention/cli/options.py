@@ -46,6 +46,7 @@ class Option:
     owner: type | None = None
     hint: Any = Any
     shows_default: bool = True  # whether the help text ends with the default
+    before: str = ""  # what takes precedence over the default
 
     @property
     def is_bool(self) -> bool:
@@ -136,6 +137,7 @@ class Fields:
                     panel=_FIRST if field.name in first else panel,
                     owner=owner,
                     hint=hints[field.name],
+                    before=str(field.metadata.get("before", "")),
                 )
             for name in (refused or {}).get(owner, ()):
                 if name not in self.options:
@@ -241,7 +243,8 @@ def _parameter(option: Option) -> inspect.Parameter:
     kind = words.get(option.kinds, "TEXT")
     kind = "FLOAT" if option.kinds == (int, float) else kind
     shown = option.shows_default and option.default not in (None, [], "")
-    default = f" (default: {option.default})" if shown else ""
+    before = f"{option.before}, else " if option.before else ""
+    default = f" (default: {before}{option.default})" if shown else ""
     described = typer.Option(
         f"--{option.name}",
         help=option.help + default,

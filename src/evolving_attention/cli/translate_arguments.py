@@ -169,6 +169,9 @@ class TranslationTrainingArguments(TrainingArguments):
     json: bool = option(False, _JSON)
 
 
+_MODEL = "the model's"  # generation_config takes precedence over a default
+
+
 @dataclass
 class SearchArguments:
     """The model, and its search options."""
@@ -180,34 +183,44 @@ class SearchArguments:
         None,
         "Beams; 1: greedy search. Default: the model's, else 5, with --do_sample 1.",
     )
-    length_penalty: float = option(1.0, "More than 0 favours long translations.")
+    length_penalty: float = option(
+        1.0, "More than 0 favours long translations.", _MODEL
+    )
     length_penalty_form: Literal["transformers", "gnmt"] = option(
         "transformers",
         "Divisor of a beam's log probability, for n tokens: n^penalty (transformers) "
         "or ((5 + n) / 6)^penalty (gnmt).",
+        _MODEL,
     )
     early_stopping: bool | Literal["never"] = option(
         False,
         "When to stop once enough beams have ended. True: at once; False: when no open "
         "beam can beat them at its current length; never: when none can at any length.",
+        _MODEL,
     )
     max_new_tokens: int | None = option(
-        None, "Most tokens of a translation; default: those of its source + 50."
+        None,
+        "Most tokens of a translation; default: the model's, else those of its source "
+        "+ 50.",
     )
-    min_new_tokens: int = option(0, "Fewest tokens of a translation.")
+    min_new_tokens: int = option(0, "Fewest tokens of a translation.", _MODEL)
     no_repeat_ngram_size: int = option(
-        0, "No n-gram of this length occurs twice in a translation; 0: no rule."
+        0,
+        "No n-gram of this length occurs twice in a translation; 0: no rule.",
+        _MODEL,
     )
-    do_sample: bool = option(False, "Draw tokens by their probabilities.")
-    temperature: float = option(1.0, "Draw from softmax(logits / temperature).")
+    do_sample: bool = option(False, "Draw tokens by their probabilities.", _MODEL)
+    temperature: float = option(1.0, "Draw from softmax(logits / temperature).", _MODEL)
     top_k: int | None = option(
-        50, "Draw from this many of the best tokens; none: from all."
+        50, "Draw from this many of the best tokens; none: from all.", _MODEL
     )
     top_p: float = option(
-        1.0, "Draw from the fewest tokens whose probabilities sum to this."
+        1.0, "Draw from the fewest tokens whose probabilities sum to this.", _MODEL
     )
     seed: int | None = option(
-        None, "Seed of drawn tokens, which also depend on the line; default: 0."
+        None,
+        "Seed of drawn tokens, which also depend on the line; default: the model's, "
+        "else 0.",
     )
     batch_size: int = option(32, "Sentences that are translated together.")
     longer: str = option("error", _LONGER)
