@@ -261,6 +261,19 @@ def test_several_runs_share_the_panels():
     assert names == ["vanilla train", "vanilla eval", "evolving train", "evolving eval"]
 
 
+def test_many_runs_look_different():
+    figure = plots.training_curves({f"seed {i}": LOG for i in range(9)})
+    for axes in figure.axes:
+        styles = {(line.get_color(), line.get_marker()) for line in axes.lines}
+        assert len(styles) == len(axes.lines)
+
+
+def test_the_legend_names_every_run():
+    figure = plots.training_curves({"_base": LOG, "__": LOG, "new": LOG}, ["eval_f1"])
+    names = [t.get_text() for t in figure.axes[1].get_legend().get_texts()]
+    assert names == ["_base eval", "__ eval", "new eval"]
+
+
 def timed(seconds_of_a_step, *parts):
     """Returns the log of runs from step to step, each an hour after the other."""
     found, time = [], 1000.0
@@ -359,6 +372,15 @@ def test_classes_of_nodes_may_be_of_any_kind(kind):
     figure = plots.node_attention(edges, [np.full((2, 1), 0.5)], 0, classes=classes)
     colours = [tuple(p.get_facecolor()[0]) for p in figure.axes[0].collections]
     assert colours[0] == colours[2] != colours[1]
+
+
+def test_every_class_of_nodes_has_its_colour():
+    count = 12
+    edges = np.array([range(count), [0] * count])
+    weights = np.full((count, 1), 1 / count)
+    figure = plots.node_attention(edges, [weights], 0, classes=np.arange(count))
+    colours = {tuple(p.get_facecolor()[0]) for p in figure.axes[0].collections}
+    assert len(colours) == count
 
 
 @pytest.mark.parametrize("head", [None, 1])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evolving_attention.errors import ConfigError, DataError, InputError
-from evolving_attention.plots.figures import COLOURS, GREY, INK, draw_frame, new_figure
+from evolving_attention.plots.figures import GREY, INK, colours, draw_frame, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -218,8 +218,8 @@ def training_curves(
     _panel(all_axes[0], "loss", unit)
     for axes, key in zip(all_axes[1:], panels, strict=True):
         _panel(axes, key.removeprefix("eval_").replace("_", " "), unit)
-    for i, (name, records) in enumerate(runs.items()):
-        colour = COLOURS[i % len(COLOURS)]
+    own = colours(len(runs))
+    for colour, (name, records) in zip(own, runs.items(), strict=True):
         drawn += _line(
             all_axes[0], records, (x, "loss"), colour, f"{name} train".strip()
         )
@@ -234,10 +234,20 @@ def training_curves(
             "history_ of a fitted estimator"
         )
     for axes in all_axes:
-        if axes.lines:
-            axes.legend(fontsize=8, frameon=False, labelcolor=INK)
+        _legend(axes)
     figure.tight_layout()
     return figure
+
+
+def _legend(axes: Axes) -> None:
+    """Names every line; matplotlib leaves out labels that begin with "_"."""
+    if lines := axes.get_lines():
+        placeholders = ["run"] * len(lines)
+        legend = axes.legend(
+            lines, placeholders, fontsize=8, frameon=False, labelcolor=INK
+        )
+        for text, line in zip(legend.get_texts(), lines, strict=True):
+            text.set_text(line.get_label())
 
 
 def _line(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 import contextlib
 import os
 from pathlib import Path
@@ -13,11 +14,30 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "GREY", "INK", "draw_frame", "heading", "new_figure", "save"]
+__all__ = [
+    "COLOURS",
+    "GREY",
+    "INK",
+    "colours",
+    "draw_frame",
+    "heading",
+    "new_figure",
+    "save",
+]
 
 INK, GREY = "#1b1b1f", "#6b6b76"
 COLOURS = ("#2b5c8a", "#c8553d", "#3d8361", "#8a5a9e", "#b58a1b", "#4f4f57")
 """Line colours that stay apart in grey and for colour-blind readers."""
+
+
+def colours(count: int) -> list[str]:
+    """Returns different colours: COLOURS, and from the seventh on further hues."""
+    found = list(COLOURS[:count])
+    for i in range(count - len(found)):
+        hue = (0.87 + i * (5**0.5 - 1) / 2) % 1  # any number of hues stays apart
+        red, green, blue = colorsys.hsv_to_rgb(hue, 0.9 - 0.2 * (i % 2), 0.72)
+        found.append("#" + bytes(round(255 * c) for c in (red, green, blue)).hex())
+    return found
 
 
 def new_figure(width: float, height: float) -> Figure:

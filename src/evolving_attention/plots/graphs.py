@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evolving_attention.errors import InputError, ShapeError
-from evolving_attention.plots.figures import COLOURS, GREY, INK, new_figure
+from evolving_attention.plots.figures import COLOURS, GREY, INK, colours, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,13 +70,13 @@ def node_attention(
         int(one): (float(np.cos(a)), float(np.sin(a)))
         for one, a in zip(around, angles, strict=True)
     }
-    colours = _colours(classes, [int(one) for one in seen] + [node])
+    shown = _colours(classes, [int(one) for one in seen] + [node])
     figure = new_figure(_PANEL * len(maps), _PANEL + _TITLE)
     height = _PANEL / (_PANEL + _TITLE)
     for i, given in enumerate(maps):
         weights = _weights(given, len(targets), head, i)[entering]
         axes = figure.add_axes((i / len(maps), 0.0, 1 / len(maps), height))
-        _draw(axes, node, places, colours, sources[entering], weights)
+        _draw(axes, node, places, shown, sources[entering], weights)
         axes.set_title(f"layer {i + 1}", fontsize=9, color=GREY, pad=2)
     if title:
         figure.text(0.01, 0.99, title, ha="left", va="top", color=INK, fontsize=11)
@@ -104,15 +104,16 @@ def _weights(given: ArrayLike, edges: int, head: int | None, layer: int) -> Any:
 def _colours(classes: ArrayLike | None, nodes: list[int]) -> dict[int, str]:
     if classes is None:
         return dict.fromkeys(nodes, COLOURS[0])
-    numbers = np.unique(np.asarray(classes), return_inverse=True)[1]
-    return {n: COLOURS[numbers[n] % len(COLOURS)] for n in nodes}
+    names, numbers = np.unique(np.asarray(classes), return_inverse=True)
+    own = colours(len(names))
+    return {n: own[numbers[n]] for n in nodes}
 
 
 def _draw(
     axes: Axes,
     node: int,
     places: dict[int, tuple[float, float]],
-    colours: dict[int, str],
+    shown: dict[int, str],
     sources: Any,
     weights: Any,
 ) -> None:
@@ -125,7 +126,7 @@ def _draw(
         if one != node:
             width = max(0.3, _WIDEST * sums[one])
             axes.plot([0.0, x], [0.0, y], color=GREY, linewidth=width, zorder=1)
-        axes.scatter([x], [y], s=150, color=colours[one], zorder=2)
+        axes.scatter([x], [y], s=150, color=shown[one], zorder=2)
         axes.text(
             x,
             y,
