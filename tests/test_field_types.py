@@ -36,6 +36,7 @@ from evolving_attention.cli.options import Fields, read_json_arguments
 from evolving_attention.data import image_transforms
 from evolving_attention.errors import ConfigError
 from evolving_attention.estimators import rules
+from evolving_attention.estimators.named import NamedOptions
 from evolving_attention.field_types import PathText, check_type, members
 from evolving_attention.modeling.config import _COMMON, PretrainedConfig
 from evolving_attention.training.arguments import TrainingArguments
@@ -156,6 +157,7 @@ def dataclasses_of_the_package() -> set[type]:
         if dataclasses.is_dataclass(v)
         and v.__module__.startswith("evolving_attention")
         and not v.__name__.startswith("_")
+        and not issubclass(v, NamedOptions)  # estimators: checked when a fit begins
     }
 
 

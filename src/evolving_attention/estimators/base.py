@@ -6,9 +6,9 @@ import contextlib
 import logging
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -41,14 +41,13 @@ _Self = TypeVar("_Self", bound="SeriesEstimator")
 _LOGGER = logging.getLogger("evolving_attention")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SeriesEstimator(NamedOptions, SeriesViews):
     """Options and steps shared by both estimators; the derived classes define the rest.
 
     aeon's base classes define ``fit`` and ``predict``; they call the methods below
     whose names begin with an underscore.
     """
-
-    metadata_: dict[str, Any]
 
     _tags = {  # noqa: RUF012
         "X_inner_type": ["np-list", "numpy3D"],
@@ -58,74 +57,40 @@ class SeriesEstimator(NamedOptions, SeriesViews):
         "algorithm_type": "deeplearning",
     }
 
-    def __init__(
-        self,
-        *,
-        attention: Any = None,
-        alpha: Any = None,
-        beta: Any = None,
-        kernel_size: int | None = None,
-        hidden_size: int = 64,
-        num_blocks: int = 3,
-        num_attention_heads: int | None = None,
-        attention_ratio: float | None = None,
-        conv_kernel_size: int | None = None,
-        causal: bool | None = None,
-        norm: str | None = None,
-        pooling: str | None = None,
-        dropout: float = 0.1,
-        model_options: Any = None,
-        max_length: int | None = None,
-        longer: str = "error",
-        time_axis: int | None = None,
-        scale: str = "channel",
-        missing: str = "interpolate",
-        n_epochs: int = 100,
-        batch_size: int = 16,
-        learning_rate: float = 1e-3,
-        lr_schedule: str = "constant",
-        weight_decay: float = 0.0,
-        validation_fraction: float = 0.2,
-        patience: int | None = None,
-        pretrained: Any = None,
-        warm_start: bool = False,
-        class_weight: Any = None,
-        random_state: Any = None,
-        device: str = "cpu",
-        verbose: bool | int = 0,
-    ) -> None:
-        self.attention = attention
-        self.alpha = alpha
-        self.beta = beta
-        self.kernel_size = kernel_size
-        self.hidden_size = hidden_size
-        self.num_blocks = num_blocks
-        self.num_attention_heads = num_attention_heads
-        self.attention_ratio = attention_ratio
-        self.conv_kernel_size = conv_kernel_size
-        self.causal = causal
-        self.norm = norm
-        self.pooling = pooling
-        self.dropout = dropout
-        self.model_options = model_options
-        self.max_length = max_length
-        self.longer = longer
-        self.time_axis = time_axis
-        self.scale = scale
-        self.missing = missing
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.lr_schedule = lr_schedule
-        self.weight_decay = weight_decay
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.pretrained = pretrained
-        self.warm_start = warm_start
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+    attention: Any = None
+    alpha: Any = None
+    beta: Any = None
+    kernel_size: int | None = None
+    hidden_size: int = 64
+    num_blocks: int = 3
+    num_attention_heads: int | None = None
+    attention_ratio: float | None = None
+    conv_kernel_size: int | None = None
+    causal: bool | None = None
+    norm: str | None = None
+    pooling: str | None = None
+    dropout: float = 0.1
+    model_options: Any = None
+    max_length: int | None = None
+    longer: str = "error"
+    time_axis: int | None = None
+    scale: str = "channel"
+    missing: str = "interpolate"
+    n_epochs: int = 100
+    batch_size: int = 16
+    learning_rate: float = 1e-3
+    lr_schedule: str = "constant"
+    weight_decay: float = 0.0
+    validation_fraction: float = 0.2
+    patience: int | None = None
+    pretrained: Any = None
+    warm_start: bool = False
+    class_weight: Any = None
+    random_state: Any = None
+    device: str = "cpu"
+    verbose: bool | int = 0
+
+    def __post_init__(self) -> None:
         super().__init__()
 
     def fit(self: _Self, X: Any, y: Any, sample_weight: Any = None) -> _Self:
@@ -162,7 +127,8 @@ class SeriesEstimator(NamedOptions, SeriesViews):
 
     # --- called by aeon's fit and predict -----------------------------------------
 
-    _sample_weight: Any = None  # only during a fit; reset() keeps class attributes
+    # only during a fit, no option; reset() keeps class attributes
+    _sample_weight: Any = field(default=None, init=False)
 
     def _fit_setup(self, X: Any, y: Any) -> tuple[list[Array], Array]:
         """Check everything before any work; discard an earlier fit or continue it."""
@@ -215,7 +181,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
             say(found, self)
             self._longest = found.longest
             lengths = {one.shape[1] for one in series}
-            self.metadata_ = {
+            self.metadata_: dict[str, Any] = {
                 "multivariate": series[0].shape[0] > 1,
                 "missing_values": any(np.isnan(one).any() for one in series),
                 "unequal_length": len(lengths) > 1,
@@ -491,7 +457,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
 
     # --- defined by the derived classes -------------------------------------------
 
-    _model_class: str
+    _model_class: ClassVar[str]
 
     def _check_y(self, y: Any, n_cases: int, *args: Any, **kwargs: Any) -> Array:
         raise NotImplementedError

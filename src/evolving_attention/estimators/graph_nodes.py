@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -59,6 +60,7 @@ _OF_MODEL = {  # estimator's option: config's option
 }
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[misc]
     """Classifies the nodes of a graph with a graph attention network.
 
@@ -117,44 +119,23 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
     Source: Veličković et al., Graph Attention Networks, ICLR 2018, Sections 2 and 3.3.
     """
 
-    def __init__(
-        self,
-        *,
-        attention: Any = None,
-        hidden_size: int = 64,
-        num_layers: int = 2,
-        num_heads: int = 8,
-        num_output_heads: int = 1,
-        dropout: float = 0.6,
-        attention_dropout: float = 0.6,
-        add_self_loops: bool = True,
-        model_options: Any = None,
-        n_epochs: int = 1000,
-        learning_rate: float = 5e-3,
-        weight_decay: float = 5e-4,
-        validation_fraction: float = 0.2,
-        patience: int | None = 100,
-        random_state: Any = None,
-        device: str = "cpu",
-        verbose: bool | int = 0,
-    ) -> None:
-        self.attention = attention
-        self.hidden_size = hidden_size
-        self.num_layers = num_layers
-        self.num_heads = num_heads
-        self.num_output_heads = num_output_heads
-        self.dropout = dropout
-        self.attention_dropout = attention_dropout
-        self.add_self_loops = add_self_loops
-        self.model_options = model_options
-        self.n_epochs = n_epochs
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+    attention: Any = None
+    hidden_size: int = 64
+    num_layers: int = 2
+    num_heads: int = 8
+    num_output_heads: int = 1
+    dropout: float = 0.6
+    attention_dropout: float = 0.6
+    add_self_loops: bool = True
+    model_options: Any = None
+    n_epochs: int = 1000
+    learning_rate: float = 5e-3
+    weight_decay: float = 5e-4
+    validation_fraction: float = 0.2
+    patience: int | None = 100
+    random_state: Any = None
+    device: str = "cpu"
+    verbose: bool | int = 0
 
     # --- fitting ------------------------------------------------------------------
 

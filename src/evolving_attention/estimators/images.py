@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,6 +58,7 @@ _RANGES: dict[str, tuple[float, float]] = {
 }
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # type: ignore[misc]
     """Classifies pictures with a Vision Transformer, or another image network.
 
@@ -161,74 +163,38 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
         clf.score("photos/test"); clf.save("vit/")
     """
 
-    def __init__(
-        self,
-        *,
-        architecture: str = "vit",
-        attention: Any = None,
-        image_size: Any = None,
-        patch_size: Any = None,
-        hidden_size: int = 64,
-        num_hidden_layers: int = 6,
-        num_attention_heads: int = 4,
-        intermediate_size: int | None = None,
-        dropout: float = 0.0,
-        pooling: str = "token",
-        model_options: Any = None,
-        pretrained: Any = None,
-        flip: bool = False,
-        crop: int = 0,
-        cutout: int = 0,
-        resized_crop: float | None = None,
-        normalize: str = "dataset",
-        on_error: str = "raise",
-        n_epochs: int = 30,
-        batch_size: int = 64,
-        optimizer: str = "radam",
-        optimizer_options: Any = None,
-        learning_rate: float = 1e-3,
-        lr_schedule: str = "cosine",
-        lr_schedule_options: Any = None,
-        weight_decay: float = 0.0,
-        label_smoothing: float = 0.0,
-        validation_fraction: float = 0.1,
-        patience: int | None = None,
-        random_state: Any = None,
-        device: str = "cpu",
-        verbose: bool | int = 0,
-    ) -> None:
-        self.architecture = architecture
-        self.attention = attention
-        self.image_size = image_size
-        self.patch_size = patch_size
-        self.hidden_size = hidden_size
-        self.num_hidden_layers = num_hidden_layers
-        self.num_attention_heads = num_attention_heads
-        self.intermediate_size = intermediate_size
-        self.dropout = dropout
-        self.pooling = pooling
-        self.model_options = model_options
-        self.pretrained = pretrained
-        self.flip = flip
-        self.crop = crop
-        self.cutout = cutout
-        self.resized_crop = resized_crop
-        self.normalize = normalize
-        self.on_error = on_error
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.optimizer = optimizer
-        self.optimizer_options = optimizer_options
-        self.learning_rate = learning_rate
-        self.lr_schedule = lr_schedule
-        self.lr_schedule_options = lr_schedule_options
-        self.weight_decay = weight_decay
-        self.label_smoothing = label_smoothing
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+    architecture: str = "vit"
+    attention: Any = None
+    image_size: Any = None
+    patch_size: Any = None
+    hidden_size: int = 64
+    num_hidden_layers: int = 6
+    num_attention_heads: int = 4
+    intermediate_size: int | None = None
+    dropout: float = 0.0
+    pooling: str = "token"
+    model_options: Any = None
+    pretrained: Any = None
+    flip: bool = False
+    crop: int = 0
+    cutout: int = 0
+    resized_crop: float | None = None
+    normalize: str = "dataset"
+    on_error: str = "raise"
+    n_epochs: int = 30
+    batch_size: int = 64
+    optimizer: str = "radam"
+    optimizer_options: Any = None
+    learning_rate: float = 1e-3
+    lr_schedule: str = "cosine"
+    lr_schedule_options: Any = None
+    weight_decay: float = 0.0
+    label_smoothing: float = 0.0
+    validation_fraction: float = 0.1
+    patience: int | None = None
+    random_state: Any = None
+    device: str = "cpu"
+    verbose: bool | int = 0
 
     # --- fitting ------------------------------------------------------------------
 
