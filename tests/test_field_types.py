@@ -326,6 +326,13 @@ def test_every_option_of_a_config_is_checked(cls: Any) -> None:
     assert type(getattr(sized, size)) is int
     plain = cls(**{**needed, share: np.float32(0.5)})
     assert json.dumps(plain.to_dict()[share]) == "0.5"
+    integers = {
+        name: np.int64(value)
+        for name, value in {**cls.defaults, **needed}.items()
+        if type(value) is int
+    }
+    made = cls(**integers)
+    assert all(type(getattr(made, name)) is int for name in integers)
 
 
 @pytest.mark.parametrize("cls", [ea.TimeSeriesClassifier, ea.TimeSeriesRegressor])

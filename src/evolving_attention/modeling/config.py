@@ -13,7 +13,7 @@ from evolving_attention import attention as attention_room
 from evolving_attention.attention import Evolve, Spec, Vanilla, spec
 from evolving_attention.errors import ConfigError, suggestion
 from evolving_attention.field_types import plain_scalar
-from evolving_attention.interop.config_rules import check_config
+from evolving_attention.interop.config_rules import Rules, check_config, check_rules
 from evolving_attention.interop.evolving_mark import EVOLVING, is_marked
 
 __all__ = ["CONFIGS", "PretrainedConfig"]
@@ -145,6 +145,7 @@ class PretrainedConfig:
     model_type: ClassVar[str]
     marks_evolving: ClassVar[bool] = False  # other libraries know its vanilla form only
     defaults: ClassVar[dict[str, Any]]
+    rules: ClassVar[Rules] = Rules()  # types and ranges of its own options
     chains: ClassVar[tuple[str, ...]] = ("attention",)  # options that hold an attention
 
     if TYPE_CHECKING:  # options are attributes, named by ``defaults``
@@ -172,7 +173,7 @@ class PretrainedConfig:
                     f"{', '.join(options_known)}; "
                     f"{suggestion(name, options_known, 'leave it out')}"
                 )
-        self._set({**known, **options}, attention, extra={})
+        self._set({**known, **options}, attention)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Sets an option; takes an attention and classes as the constructor does."""
@@ -206,12 +207,11 @@ class PretrainedConfig:
         check_config(values, type(self).__name__)
         self._check_attention()
 
-    def _set(
-        self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
-    ) -> None:
+    def _set(self, values: dict[str, Any], attention: Any) -> None:
         source = type(self).__name__
         values = {name: plain_scalar(value) for name, value in values.items()}
         check_config(values, source)
+        check_rules(values, source, self.rules)
         labels = _names(values["id2label"], values["label2id"], source)
         if labels and values["num_labels"] is None:
             values["num_labels"] = len(labels)
@@ -224,7 +224,7 @@ class PretrainedConfig:
                 f"{len(labels)} labels; give one of the two, or let them agree"
             )
         for name, allowed in _ONLY.items():
-            given = values.get(name, extra.get(name))
+            given = values.get(name)
             if name not in self.defaults and given not in allowed:
                 raise ConfigError(
                     f"{source}: {name} = {given!r} is not supported; expected one of "
@@ -238,10 +238,11 @@ class PretrainedConfig:
                 "multi_label_classification with 2 or more: change one of the two, or "
                 "leave problem_type out"
             )
-        self._extra = extra
+        self._extra: dict[str, Any] = {}
         self.__dict__.update(values)
         self.attention = attention
         vars(self).update(_classes(labels, count))
+        self._check_attention()
 
     @classmethod
     def from_dict(cls: type[_Self], values: dict[str, Any], **overrides: Any) -> _Self:

@@ -18,7 +18,6 @@ from evolving_attention.attention import (
 )
 from evolving_attention.attention.spec import each, layers_of, to_core
 from evolving_attention.errors import ConfigError, InputError
-from evolving_attention.interop.config_rules import Rules, check_rules
 from evolving_attention.modeling.base import MODELS, PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
 from evolving_attention.modeling.names import register_sizes
@@ -43,17 +42,13 @@ class EncoderDecoderConfig(PretrainedConfig):
     """
 
     chains = ("attention", *_DECODER)
-    rules: ClassVar[Rules]
     tokens: ClassVar[tuple[str, ...]]  # options that are ids of target tokens
 
-    def _set(
-        self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
-    ) -> None:
+    def _set(self, values: dict[str, Any], attention: Any) -> None:
         source = type(self).__name__
-        check_rules(values, source, self.rules)
         self._complete(values)
         given = {name: values.pop(name) for name in _DECODER}
-        super()._set(values, attention, extra)
+        super()._set(values, attention)
         for name in _DECODER:
             setattr(self, name, given[name])
         self._check_tokens(source)

@@ -20,7 +20,7 @@ from evolving_attention.attention import (
 from evolving_attention.attention.spec import layers_of
 from evolving_attention.data.graph import Graph, sparse_rows
 from evolving_attention.errors import ConfigError, InputError
-from evolving_attention.interop.config_rules import Rules, check_rules
+from evolving_attention.interop.config_rules import Rules
 from evolving_attention.interop.gat import GAT
 from evolving_attention.modeling.base import PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
@@ -78,6 +78,7 @@ class GATConfig(PretrainedConfig):
     """
 
     model_type = "gat"
+    rules = _RULES
     defaults: ClassVar[dict[str, Any]] = {
         "num_features": None,
         "hidden_size": 64,
@@ -90,9 +91,7 @@ class GATConfig(PretrainedConfig):
         "add_self_loops": True,
     }
 
-    def _set(
-        self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
-    ) -> None:
+    def _set(self, values: dict[str, Any], attention: Any) -> None:
         source = type(self).__name__
         if values["num_features"] is None:
             raise ConfigError(
@@ -107,9 +106,7 @@ class GATConfig(PretrainedConfig):
                 raise ConfigError(
                     f"{source}: {name} = {values[name]!r}, expected None: {only}"
                 )
-        check_rules(values, source, _RULES)
-        super()._set(values, attention, extra)
-        self._check_attention()
+        super()._set(values, attention)
         specs = layers_of(self._fulls()["attention"])
         self._tell_if_no_map_is_carried([one.evolve for one in specs])
 

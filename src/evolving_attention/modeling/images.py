@@ -14,7 +14,6 @@ import numpy as np
 
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import plain_scalar
-from evolving_attention.interop.config_rules import Rules, check_rules
 from evolving_attention.modeling.base import PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
 from evolving_attention.modeling.labels import check_labels
@@ -78,15 +77,13 @@ class ImageConfig(PretrainedConfig):
 
     sides: ClassVar[tuple[str, ...]] = ("image_size",)
 
-    def _set(
-        self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
-    ) -> None:
+    def _set(self, values: dict[str, Any], attention: Any) -> None:
         for name in self.sides:
             given = values[name]
             height, width = pair_of(given, name, type(self).__name__)
             square = height == width and not isinstance(given, (list, tuple))
             values[name] = height if square else [height, width]
-        super()._set(values, attention, extra)
+        super()._set(values, attention)
 
     def side(self, name: str) -> tuple[int, int]:
         """Returns (height, width) of the option ``name``, one of ``sides``."""
@@ -113,24 +110,13 @@ class ImageConfig(PretrainedConfig):
 
 
 class StagedConfig(ImageConfig):
-    """Base of the configs of networks whose blocks are grouped in stages.
+    """Base of the configs of networks whose blocks are grouped in stages."""
 
-    Attributes:
-        rules: types and ranges of the options.
-    """
-
-    rules: ClassVar[Rules]
-
-    def _set(
-        self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
-    ) -> None:
+    def _set(self, values: dict[str, Any], attention: Any) -> None:
         source = type(self).__name__
-        values = {name: plain_scalar(value) for name, value in values.items()}
         for name in ("hidden_sizes", "depths"):
             values[name] = _sizes_of_stages(values[name], name, source)
-        check_rules(values, source, self.rules)
-        super()._set(values, attention, extra)
-        self._check_attention()
+        super()._set(values, attention)
 
     def output_counts(self) -> dict[str, tuple[int, int, int, int]]:
         """Hidden states of the stem and each stage; maps of each attention layer."""

@@ -152,10 +152,8 @@ class AAResNetConfig(ResNetConfig):
         "batch_norm_momentum": 0.1,
     }
 
-    def _set(
-        self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
-    ) -> None:
-        super()._set(values, attention, extra)
+    def _set(self, values: dict[str, Any], attention: Any) -> None:
+        super()._set(values, attention)
         self._check_sides()
 
     def _check_attention(self) -> None:

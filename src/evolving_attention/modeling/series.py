@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from evolving_attention.attention import Evolving, Vanilla
 from evolving_attention.errors import ConfigError
-from evolving_attention.interop.config_rules import Rules, check_rules
+from evolving_attention.interop.config_rules import Rules
 from evolving_attention.interop.series import EA_DC_TRANSFORMER
 from evolving_attention.modeling.base import PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
@@ -85,6 +85,7 @@ class EADCTransformerConfig(PretrainedConfig):
     """
 
     model_type = "ea_dc_transformer"
+    rules = _RULES
     defaults: ClassVar[dict[str, Any]] = {
         "channels": None,
         "max_length": None,
@@ -108,9 +109,7 @@ class EADCTransformerConfig(PretrainedConfig):
         "released_behaviour": False,
     }
 
-    def _set(
-        self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
-    ) -> None:
+    def _set(self, values: dict[str, Any], attention: Any) -> None:
         source = type(self).__name__
         for name in _NEEDED:
             if values[name] is None:
@@ -118,9 +117,7 @@ class EADCTransformerConfig(PretrainedConfig):
                     f"{source}: {name} is missing; expected an integer: "
                     f"{source}(channels=12, max_length=29)"
                 )
-        check_rules(values, source, _RULES)
-        super()._set(values, attention, extra)
-        self._check_attention()
+        super()._set(values, attention)
 
     def _check_attention(self) -> None:
         source = type(self).__name__

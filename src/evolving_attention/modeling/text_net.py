@@ -8,7 +8,7 @@ import numpy as np
 
 from evolving_attention.attention import Vanilla
 from evolving_attention.errors import ConfigError, InputError
-from evolving_attention.interop.config_rules import Rules, check_rules
+from evolving_attention.interop.config_rules import Rules
 from evolving_attention.interop.text_net import TEXT_NET
 from evolving_attention.modeling.config import PretrainedConfig
 from evolving_attention.modeling.names import register_sizes
@@ -99,6 +99,7 @@ class TextNetConfig(PretrainedConfig):
     """
 
     model_type = "text_net"
+    rules = _RULES
     defaults: ClassVar[dict[str, Any]] = {
         "vocab_size": 30522,
         "embedding_size": 300,
@@ -121,13 +122,6 @@ class TextNetConfig(PretrainedConfig):
         "initializer_range": 0.1,
         "layer_norm_eps": 1e-5,
     }
-
-    def _set(
-        self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
-    ) -> None:
-        check_rules(values, type(self).__name__, _RULES)
-        super()._set(values, attention, extra)
-        self._check_attention()
 
     def _check_attention(self) -> None:
         source = type(self).__name__

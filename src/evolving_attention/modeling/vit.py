@@ -12,7 +12,7 @@ from evolving_attention.attention import Evolving, RelativePositions2d
 from evolving_attention.attention.spec import layers_of
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError
-from evolving_attention.interop.config_rules import Rules, check_rules
+from evolving_attention.interop.config_rules import Rules
 from evolving_attention.interop.positions import resized_positions
 from evolving_attention.interop.vit import POSITIONS, VIT
 from evolving_attention.modeling.config import PretrainedConfig
@@ -84,6 +84,7 @@ class ViTConfig(ImageConfig):
     """
 
     model_type = "vit"
+    rules = _RULES
     marks_evolving = True
     sides = ("image_size", "patch_size")
     defaults: ClassVar[dict[str, Any]] = {
@@ -108,21 +109,14 @@ class ViTConfig(ImageConfig):
         "pooler_act": "tanh",
     }
 
-    def _set(
-        self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
-    ) -> None:
-        check_rules(values, type(self).__name__, _RULES)
-        super()._set(values, attention, extra)
+    def _check_attention(self) -> None:
+        """Rejects an image without a patch, and relative positions of another grid."""
         if 0 in self.grid:
             raise ConfigError(
                 f"{type(self).__name__}: patch_size = {self.patch_size} is larger than "
                 f"image_size = {self.image_size}; take smaller patches, or enlarge the "
                 "images"
             )
-        self._check_attention()
-
-    def _check_attention(self) -> None:
-        """Rejects relative positions that would take a token for another patch."""
         for one in layers_of(self._fulls()["attention"]):
             if not isinstance(one.bias, RelativePositions2d):
                 continue
