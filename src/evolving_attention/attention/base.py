@@ -63,6 +63,10 @@ class Slot(Checked):
     slot: ClassVar[str]
     kind: ClassVar[str]
 
+    def __post_init__(self) -> None:
+        """Checks the options in the core; kinds that it does not know override this."""
+        check_in_core(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Returns ``{"kind": …, option: value, …}``, the form in config.json."""
         return {"kind": self.kind, **_fields_of(self)}
@@ -135,6 +139,9 @@ class CustomEvolve(Evolve):
     """
 
     kind: ClassVar[str] = "custom"
+
+    def __post_init__(self) -> None:
+        """Accepts any options; a subclass may check its own here."""
 
     def parameters(self, layer: int, num_heads: int) -> dict[str, np.ndarray]:
         """Initial values of one layer's parameters, by name (none by default).

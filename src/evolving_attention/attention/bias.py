@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from evolving_attention.attention.base import Bias, check_in_core, register
+from evolving_attention.attention.base import Bias, register
 
 __all__ = ["NoBias", "RelativePositions"]
 
@@ -14,6 +14,9 @@ __all__ = ["NoBias", "RelativePositions"]
 @dataclass(frozen=True)
 class NoBias(Bias):
     """Adds nothing."""
+
+    def __post_init__(self) -> None:
+        """Checks nothing: there are no options, and the core has no such kind."""
 
     def to_core(self) -> Any:
         """Returns None: the core's slot stays empty."""
@@ -42,6 +45,3 @@ class RelativePositions(Bias):
 
     max_distance: int
     values: bool = False
-
-    def __post_init__(self) -> None:
-        check_in_core(self)

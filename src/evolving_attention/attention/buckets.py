@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evolving_attention.attention.base import Bias, check_in_core, register
+from evolving_attention.attention.base import Bias, register
 
 __all__ = ["BucketedPositions"]
 
@@ -40,6 +40,3 @@ class BucketedPositions(Bias):
     max_distance: int = 128
     bidirectional: bool = True
     initial_std: float | None = None
-
-    def __post_init__(self) -> None:
-        check_in_core(self)

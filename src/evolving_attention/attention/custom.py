@@ -19,6 +19,9 @@ __all__ = ["CustomBias", "CustomScope", "CustomScore"]
 class _Custom:
     """Common base of these slots."""
 
+    def __post_init__(self) -> None:
+        """Accepts any options; a subclass may check its own here."""
+
     def parameters(self, layer: int, num_heads: int) -> dict[str, np.ndarray]:
         """Initial values of one layer's parameters, by name (none by default).
 

@@ -8,7 +8,6 @@ from typing import Any
 from evolving_attention.attention.base import (
     Evolve,
     all_zero,
-    check_in_core,
     register,
     without_false,
 )
@@ -61,9 +60,6 @@ class Evolving(Evolve):
     kernel_size: int = 3
     conv_init: str = "fan_in"
     learnable: bool = False
-
-    def __post_init__(self) -> None:
-        check_in_core(self)
 
     @property
     def equals_vanilla(self) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from evolving_attention.attention.base import (
     Evolve,
     all_zero,
-    check_in_core,
     register,
 )
 
@@ -45,9 +44,6 @@ class EvolvingReleased(Evolve):
     alpha: float | list[float] = 0.1
     beta: float | list[float] = 0.1
     kernel_size: int = 3
-
-    def __post_init__(self) -> None:
-        check_in_core(self)
 
     @property
     def equals_vanilla(self) -> bool:

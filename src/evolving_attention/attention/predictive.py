@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from evolving_attention.attention.base import (
     Evolve,
     all_zero,
-    check_in_core,
     register,
 )
 
@@ -33,9 +32,6 @@ class Predictive(Evolve):
 
     alpha: float | list[float]
     num_layers: int = 1
-
-    def __post_init__(self) -> None:
-        check_in_core(self)
 
     @property
     def equals_vanilla(self) -> bool:

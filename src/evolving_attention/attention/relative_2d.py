@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evolving_attention.attention.base import Bias, check_in_core, register
+from evolving_attention.attention.base import Bias, register
 
 __all__ = ["RelativePositions2d"]
 
@@ -34,6 +34,3 @@ class RelativePositions2d(Bias):
 
     height: int
     width: int
-
-    def __post_init__(self) -> None:
-        check_in_core(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evolving_attention.attention.base import Evolve, check_in_core, register
+from evolving_attention.attention.base import Evolve, register
 
 __all__ = ["Residual"]
 
@@ -23,6 +23,3 @@ class Residual(Evolve):
     """
 
     running_mean: bool | None = None
-
-    def __post_init__(self) -> None:
-        check_in_core(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evolving_attention.attention.base import Scope, check_in_core, register
+from evolving_attention.attention.base import Scope, register
 
 __all__ = ["Dense", "Edges", "Window"]
 
@@ -25,9 +25,6 @@ class Dense(Scope):
     """
 
     causal: bool = False
-
-    def __post_init__(self) -> None:
-        check_in_core(self)
 
 
 @register("window")
@@ -71,9 +68,6 @@ class Window(Scope):
     size: int = 11
     heads: int = 1
     head_border: str = "clip"
-
-    def __post_init__(self) -> None:
-        check_in_core(self)
 
 
 @register("edges")

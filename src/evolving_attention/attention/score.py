@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evolving_attention.attention.base import Score, check_in_core, register
+from evolving_attention.attention.base import Score, register
 
 __all__ = ["Additive", "Concatenative", "Dot", "Multiplicative"]
 
@@ -24,9 +24,6 @@ class Dot(Score):
     """
 
     scale: float | None = None
-
-    def __post_init__(self) -> None:
-        check_in_core(self)
 
 
 @register("multiplicative")
@@ -72,6 +69,3 @@ class Concatenative(Score):
     """
 
     negative_slope: float = 0.2
-
-    def __post_init__(self) -> None:
-        check_in_core(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evolving_attention.attention.base import Score, check_in_core, register
+from evolving_attention.attention.base import Score, register
 
 __all__ = ["DenseSynthesizer", "RandomSynthesizer"]
 
@@ -37,9 +37,6 @@ class DenseSynthesizer(Score):
     max_length: int = 512
     dot: bool = False
 
-    def __post_init__(self) -> None:
-        check_in_core(self)
-
 
 @register("random_synthesizer")
 @dataclass(frozen=True)
@@ -64,6 +61,3 @@ class RandomSynthesizer(Score):
 
     max_length: int = 512
     dot: bool = False
-
-    def __post_init__(self) -> None:
-        check_in_core(self)
