@@ -97,12 +97,12 @@ def run(
     model: Any,
     inputs: Mapping[str, Any],
     label_smoothing: float = 0.0,
-    output_hidden_states: bool | list[int] = False,
-    output_attentions: bool | list[int] = False,
-    output_attention_logits: bool | list[int] = False,
-    output_attention_scores: bool | list[int] = False,
+    **asked: bool | list[int],
 ) -> ModelOutput:
-    """Checks what all models have in common, runs the core, and names its results."""
+    """Checks what all models have in common, runs the core, and names its results.
+
+    ``asked`` are the outputs of ``_OUTPUTS``: True, or a list of indices.
+    """
     name = type(model).__name__
     first = model.needed[0]
     if inputs.get(first) is None:
@@ -115,16 +115,11 @@ def run(
         )
     model._check_inputs(inputs)
     model._tell_of_new_head(inputs.get("labels", inputs.get("start_positions")))
-    asked = (
-        output_hidden_states,
-        output_attentions,
-        output_attention_logits,
-        output_attention_scores,
-    )
     stacks = model.config.output_counts()
     wanted = [
         tuple(
-            wanted_indices(*each) for each in zip(_OUTPUTS, asked, counts, strict=True)
+            wanted_indices(option, asked.get(option, False), count)
+            for option, count in zip(_OUTPUTS, counts, strict=True)
         )
         for counts in stacks.values()
     ]
@@ -157,31 +152,17 @@ def _described(declared: list[dict[str, Any]]) -> str:
 
 
 def _signature(declared: list[dict[str, Any]]) -> inspect.Signature:
-    kinds = {
-        True: inspect.Parameter.POSITIONAL_OR_KEYWORD,
-        False: inspect.Parameter.KEYWORD_ONLY,
-    }
+    """Returns the declared inputs, by position or name, and options by name alone."""
+    kinds = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    rows = [  # name, by position, default, annotation
+        *((one["name"], one["by_position"], None, "Any") for one in declared),
+        ("label_smoothing", False, 0.0, "float"),
+        *((name, False, False, "bool | list[int]") for name in _OUTPUTS),
+        ("return_dict", False, None, "bool | None"),
+    ]
     parameters = [inspect.Parameter("self", kinds[True])]
     parameters += [
-        inspect.Parameter(
-            one["name"], kinds[one["by_position"]], default=None, annotation="Any"
-        )
-        for one in declared
+        inspect.Parameter(name, kinds[by_position], default=default, annotation=hint)
+        for name, by_position, default, hint in rows
     ]
-    parameters.append(
-        inspect.Parameter(
-            "label_smoothing", kinds[False], default=0.0, annotation="float"
-        )
-    )
-    parameters += [
-        inspect.Parameter(
-            name, kinds[False], default=False, annotation="bool | list[int]"
-        )
-        for name in _OUTPUTS
-    ]
-    parameters.append(
-        inspect.Parameter(
-            "return_dict", kinds[False], default=None, annotation="bool | None"
-        )
-    )
     return inspect.Signature(parameters, return_annotation="ModelOutput")
