@@ -175,18 +175,10 @@ def limited(dataset: Any, most: int | None) -> Any:
 
 def with_label_ids(dataset: TableDataset, ids: list[int]) -> TableDataset:
     """Returns the same rows with label i replaced by ``ids[i]``; -1 stays."""
-    columns = {name: dataset.column(name) for name in dataset.column_names}
-    columns["label"] = [_with_ids(value, ids) for value in columns["label"]]
+    labels = [_with_ids(value, ids) for value in dataset.column("label")]
     names = dataset.label_names or ()
     order = sorted(range(len(names)), key=ids.__getitem__)
-    return TableDataset(
-        columns,
-        text_columns=dataset.text_columns,
-        label_names=[names[i] for i in order],
-        has_labels=dataset.has_labels,
-        report=dataset.report,
-        label_column=dataset.label_column,
-    )
+    return dataset.relabelled(labels, [names[i] for i in order])
 
 
 def _with_ids(value: Any, ids: list[int]) -> Any:

@@ -61,15 +61,6 @@ class GlueDataset(TableDataset):
         )
         self.task, self.split = task.name, split
 
-    def _like(self, columns: Mapping[str, Sequence[Any]]) -> GlueDataset:
-        return GlueDataset(
-            TASKS[self.task],
-            self.split,
-            columns,
-            has_labels=self.has_labels,
-            report=self.report,
-        )
-
 
 def load(
     task: str,

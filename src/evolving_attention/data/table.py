@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, overload
@@ -94,15 +95,18 @@ class TableDataset(Labelled, Sequence[dict[str, Any]]):
         }
         return self._like(chosen)
 
-    def _like(self, columns: Mapping[str, Sequence[Any]]) -> TableDataset:
-        return TableDataset(
-            columns,
-            text_columns=self.text_columns,
-            label_names=self.label_names,
-            has_labels=self.has_labels,
-            report=self.report,
-            label_column=self.label_column,
-        )
+    def relabelled(self, labels: Sequence[Any], names: Sequence[str]) -> TableDataset:
+        """Returns a data set of these rows with other labels, of classes so named."""
+        made = self._like({**self._columns, "label": list(labels)})
+        made.label_names = tuple(names)
+        return made
+
+    def _like(self, columns: dict[str, list[Any]]) -> TableDataset:
+        """Returns a data set like this one with other rows."""
+        made = copy.copy(self)
+        made._columns = columns
+        made._length = len(next(iter(columns.values()), ()))
+        return made
 
     def _index(self, index: Any) -> int:
         position = operator.index(index)

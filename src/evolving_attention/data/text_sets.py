@@ -169,15 +169,7 @@ def _without_label(found: TableDataset) -> TableDataset:
     new = {i: kept.index(name) for i, name in enumerate(names) if name in kept}
     labels = found.column("label")
     rows = found.select([i for i, label in enumerate(labels) if label in new])
-    columns = {name: rows.column(name) for name in rows.column_names}
-    columns["label"] = [new[label] for label in columns["label"]]
-    return TableDataset(
-        columns,
-        text_columns=found.text_columns,
-        label_names=kept,
-        report=found.report,
-        label_column=found.label_column,
-    )
+    return rows.relabelled([new[label] for label in rows.column("label")], kept)
 
 
 #: Readers by name; each takes a folder and the policy for bad rows.

@@ -34,9 +34,6 @@ class AcceptabilityDataset(TableDataset):
         super().__init__(columns, text_columns=("sentence",), label_names=LABEL_NAMES)
         self.task, self.split = "acceptability", split
 
-    def _like(self, columns: Mapping[str, Sequence[Any]]) -> AcceptabilityDataset:
-        return AcceptabilityDataset(columns, self.split)
-
     def describe(self) -> list[dict[str, Any]]:
         """Returns pairs per construction and one example: see :func:`describe`."""
         return describe(self)
