@@ -23,11 +23,10 @@ from evolving_attention.errors import (
     ShapeError,
     require,
 )
-from evolving_attention.estimators import files, graph_fitting, targets
+from evolving_attention.estimators import files, graph_fitting, rules, targets
 from evolving_attention.estimators.fitting import kept_randomness, tell
 from evolving_attention.estimators.named import NamedOptions
 from evolving_attention.estimators.randomness import seed_of
-from evolving_attention.field_types import check_attributes
 from evolving_attention.metrics.probabilities import softmax
 from evolving_attention.training import runtime
 
@@ -213,20 +212,8 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         return self
 
     def _check_options(self) -> None:
-        check_attributes(self)
-        for option, (least, most) in _RANGES.items():
-            value = getattr(self, option)
-            if value is not None and not least <= value <= most:
-                raise ConfigError(
-                    f"{type(self).__name__}: {option}={value!r}, expected a number "
-                    f"from {least:g} to {most:g}; correct it"
-                )
-        if not isinstance(self.model_options, (dict, type(None))):
-            raise ConfigError(
-                f"{type(self).__name__}: model_options is a "
-                f"{type(self.model_options).__name__}, expected a dict of options of "
-                "ea.GATConfig"
-            )
+        rules.check_ranges(self, _RANGES)
+        rules.check_dicts(self, model_options="of ea.GATConfig")
         resolve_device(self.device)
 
     def _check_patience(self) -> None:

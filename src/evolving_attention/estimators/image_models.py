@@ -37,7 +37,6 @@ __all__ = [
     "check_architecture",
     "check_augmentation",
     "check_bytes",
-    "check_dicts",
     "new",
     "originals",
     "scaling",
@@ -217,25 +216,6 @@ def scaling(pixels: Array, normalize: str) -> tuple[list[float], list[float]]:
     mean = pixels.mean(axis=(0, 1, 2), dtype=np.float64)
     deviation = pixels.std(axis=(0, 1, 2), dtype=np.float64)
     return mean.tolist(), np.where(deviation > 0, deviation, 1.0).tolist()
-
-
-def check_dicts(estimator: Any) -> None:
-    """Refuse options that are no dicts where dicts of options are expected.
-
-    Raises:
-        ConfigError: names the option.
-    """
-    for name, example in (
-        ("model_options", "of ea.ViTConfig, such as {'layer_scale': 0.1}"),
-        ("optimizer_options", "such as {'momentum': 0.9}"),
-        ("lr_schedule_options", "such as {'num_cycles': 3}"),
-    ):
-        value = getattr(estimator, name)
-        if value is not None and not isinstance(value, dict):
-            raise ConfigError(
-                f"{type(estimator).__name__}: {name} is a {type(value).__name__}, "
-                f"expected a dict of options {example}"
-            )
 
 
 def whole(estimator: Any, pictures: Sequence[Array], size: tuple[int, int]) -> Array:

@@ -210,23 +210,24 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
                 f"ImageClassifier: label_smoothing={self.label_smoothing!r}, expected "
                 "a number from 0, below 1; give a smaller one"
             )
-        for name, known in (
-            ("normalize", image_models.NORMALIZE),
-            ("on_error", _ERRORS),
-            ("optimizer", _OPTIMIZERS),
-        ):
-            if getattr(self, name) not in known:
-                raise ConfigError(
-                    f"ImageClassifier: {name}={getattr(self, name)!r}, expected one of "
-                    f"{', '.join(known)}; choose one of them"
-                )
+        rules.check_choices(
+            self,
+            normalize=image_models.NORMALIZE,
+            on_error=_ERRORS,
+            optimizer=_OPTIMIZERS,
+        )
         if self.crop and self.resized_crop is not None:
             raise ConfigError(
                 f"ImageClassifier: crop={self.crop} with resized_crop="
                 f"{self.resized_crop}, expected one of them; leave crop out"
             )
         image_models.check_architecture(self)
-        image_models.check_dicts(self)
+        rules.check_dicts(
+            self,
+            model_options="of ea.ViTConfig, such as {'layer_scale': 0.1}",
+            optimizer_options="such as {'momentum': 0.9}",
+            lr_schedule_options="such as {'num_cycles': 3}",
+        )
         check_options(self.optimizer, self.optimizer_options or {})
         schedule = self.lr_schedule_options or {}
         multiplier(self.lr_schedule, 0, 1, self.learning_rate, **schedule)

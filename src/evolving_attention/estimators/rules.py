@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, get_type_hints
 
 from evolving_attention.data.series_lengths import LONGER
@@ -10,7 +11,15 @@ from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import check_attributes, describe
 from evolving_attention.training.schedules import NAMES
 
-__all__ = ["TRAINING", "check", "check_training", "refuse_twice"]
+__all__ = [
+    "TRAINING",
+    "check",
+    "check_choices",
+    "check_dicts",
+    "check_ranges",
+    "check_training",
+    "refuse_twice",
+]
 
 # option: (least value, greatest value); the model's config checks the model's options
 TRAINING: dict[str, tuple[float, float]] = {
@@ -30,22 +39,9 @@ def check_training(estimator: Any, ranges: dict[str, tuple[float, float]]) -> No
         ConfigError: names the option, its value and the expected one.
         BackendUnavailable: this build or machine does not have the ``device``.
     """
-    check_attributes(estimator)
+    check_ranges(estimator, ranges)
+    check_choices(estimator, lr_schedule=NAMES)
     name = type(estimator).__name__
-    hints = get_type_hints(type(estimator).__init__)
-    for option, (least, most) in ranges.items():
-        value = getattr(estimator, option)
-        if value is not None and not least <= value <= most:
-            kind = describe(hints[option]).removesuffix(" or None")
-            raise ConfigError(
-                f"{name}: {option}={value!r}, expected {kind} from {least:g} to "
-                f"{most:g}; correct it"
-            )
-    if estimator.lr_schedule not in NAMES:
-        raise ConfigError(
-            f"{name}: lr_schedule={estimator.lr_schedule!r}, expected one of "
-            f"{', '.join(NAMES)}; choose one of them"
-        )
     if estimator.patience is not None and estimator.validation_fraction == 0:
         raise ConfigError(
             f"{name}: patience={estimator.patience} with validation_fraction=0, "
@@ -69,22 +65,50 @@ def check(estimator: Any) -> None:
             f"{name}: time_axis={estimator.time_axis!r}, expected 1 for [n, length, "
             "channels], 2 for [n, channels, length], or None; correct it"
         )
-    if estimator.longer not in LONGER:
-        raise ConfigError(
-            f"{name}: longer={estimator.longer!r}, expected one of {', '.join(LONGER)}"
-            "; choose one of them"
-        )
+    check_choices(estimator, longer=LONGER)
     if estimator.class_weight is not None and not hasattr(estimator, "n_classes_"):
         raise ConfigError(
             f"{name}: class_weight={estimator.class_weight!r}, expected None: a "
             "regressor has no classes; use fit(X, y, sample_weight)"
         )
-    options = estimator.model_options
-    if options is not None and not isinstance(options, dict):
-        raise ConfigError(
-            f"{name}: model_options is a {type(options).__name__}, expected a dict of "
-            "options of ea.EADCTransformerConfig, such as {'dilation_base': 3}"
-        )
+    example = "of ea.EADCTransformerConfig, such as {'dilation_base': 3}"
+    check_dicts(estimator, model_options=example)
+
+
+def check_ranges(estimator: Any, ranges: dict[str, tuple[float, float]]) -> None:
+    """Refuse options of a wrong type, or outside (least, most)."""
+    check_attributes(estimator)
+    hints = get_type_hints(type(estimator).__init__)
+    for option, (least, most) in ranges.items():
+        value = getattr(estimator, option)
+        if value is not None and not least <= value <= most:
+            kind = describe(hints[option]).removesuffix(" or None")
+            raise ConfigError(
+                f"{type(estimator).__name__}: {option}={value!r}, expected {kind} from "
+                f"{least:g} to {most:g}; correct it"
+            )
+
+
+def check_choices(estimator: Any, **known: Collection[str]) -> None:
+    """Refuse options that are none of their known words."""
+    for option, words in known.items():
+        value = getattr(estimator, option)
+        if value not in words:
+            raise ConfigError(
+                f"{type(estimator).__name__}: {option}={value!r}, expected one of "
+                f"{', '.join(words)}; choose one of them"
+            )
+
+
+def check_dicts(estimator: Any, **examples: str) -> None:
+    """Refuse options that are no dicts of options; the message shows an example."""
+    for option, example in examples.items():
+        value = getattr(estimator, option)
+        if value is not None and not isinstance(value, dict):
+            raise ConfigError(
+                f"{type(estimator).__name__}: {option} is a {type(value).__name__}, "
+                f"expected a dict of options {example}"
+            )
 
 
 def refuse_twice(estimator: Any, own: dict[str, Any], names: dict[str, str]) -> None:
