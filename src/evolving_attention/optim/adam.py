@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from evolving_attention.optim.base import Optimizer
 from evolving_attention.optim.rules import check_betas, check_flag, check_number
@@ -14,19 +14,27 @@ __all__ = ["Adam", "AdamW", "RAdam"]
 class _Adam(Optimizer):
     """Adam's family: optimizers with two moments per parameter."""
 
+    _kind: ClassVar[str]  # the class of the core
+
     def __init__(
         self,
         params: Iterable[Any],
-        lr: float,
-        betas: tuple[float, float],
-        eps: float,
-        weight_decay: float,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
     ) -> None:
         name = type(self).__name__
         check_number(name, "eps", eps, above=True)
         check_betas(name, betas)
         self.betas, self.eps = (float(betas[0]), float(betas[1])), float(eps)
         super().__init__(params, lr, weight_decay)
+
+    def _make(self, **settings: Any) -> Any:
+        from evolving_attention import _core
+
+        made = getattr(_core, self._kind)
+        return made(**settings, betas=self.betas, eps=self.eps)
 
 
 class Adam(_Adam):
@@ -58,20 +66,7 @@ class Adam(_Adam):
     Source: Kingma and Ba, Adam: A Method for Stochastic Optimization, ICLR 2015.
     """
 
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-    ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay)
-
-    def _make(self, **settings: Any) -> Any:
-        from evolving_attention import _core
-
-        return _core.Adam(**settings, betas=self.betas, eps=self.eps)
+    _kind = "Adam"
 
 
 class AdamW(_Adam):
@@ -99,6 +94,8 @@ class AdamW(_Adam):
     Source: Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019.
     """
 
+    _kind = "AdamW"
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -108,11 +105,6 @@ class AdamW(_Adam):
         weight_decay: float = 0.01,
     ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay)
-
-    def _make(self, **settings: Any) -> Any:
-        from evolving_attention import _core
-
-        return _core.AdamW(**settings, betas=self.betas, eps=self.eps)
 
 
 class RAdam(_Adam):
@@ -145,6 +137,8 @@ class RAdam(_Adam):
     2020.
     """
 
+    _kind = "RAdam"
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -160,9 +154,4 @@ class RAdam(_Adam):
         super().__init__(params, lr, betas, eps, weight_decay)
 
     def _make(self, **settings: Any) -> Any:
-        from evolving_attention import _core
-
-        decoupled = self.decoupled_weight_decay
-        return _core.RAdam(
-            **settings, betas=self.betas, eps=self.eps, decoupled=decoupled
-        )
+        return super()._make(**settings, decoupled=self.decoupled_weight_decay)
