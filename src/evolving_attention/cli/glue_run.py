@@ -121,15 +121,20 @@ class GlueRun(FineTuning):
         """Builds the Trainer from the model and the tokenised rows."""
         from evolving_attention.training.trainer import Trainer
 
-        return Trainer(
+        collator = self.collator(self.data_args, tokenizer, length)
+        return self._built(Trainer, tokenizer, data_collator=collator)
+
+    def _built(self, trainer: Any, tokenizer: Any, **own: Any) -> Any:
+        """Builds a Trainer of this class, with options of its own."""
+        return trainer(
             self.model,
             self.args,
-            data_collator=self.collator(self.data_args, tokenizer, length),
             train_dataset=self.train_rows,
             eval_dataset=next(iter(self.eval_rows.values()), None),
             processing_class=tokenizer,
             compute_metrics=self.metrics,
             callbacks=self.callbacks(),
+            **own,
         )
 
     def _tokenise(self, tokenizer: Any, length: int) -> None:

@@ -145,17 +145,7 @@ class TextRun(GlueRun):
         return self.load_model(AutoModelForSeq2SeqLM, **options)
 
     def _trainer_of(self, tokenizer: Any, length: int) -> Any:
-        task: Any = self.data.task
-        return _TextTrainer(
-            self.model,
-            self.args,
-            task=task,
-            train_dataset=self.train_rows,
-            eval_dataset=next(iter(self.eval_rows.values()), None),
-            processing_class=tokenizer,
-            compute_metrics=self.metrics,
-            callbacks=self.callbacks(),
-        )
+        return self._built(_TextTrainer, tokenizer, task=self.data.task)
 
     def _predict(self, trainer: Any) -> None:
         folder = Path(self.args.output_dir)
