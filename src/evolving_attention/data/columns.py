@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from evolving_attention.data.labels import listed
 from evolving_attention.data.packed import each
+from evolving_attention.data.records import parses
 from evolving_attention.errors import InputError
 
 __all__ = ["SAMPLE", "Columns", "choose_columns", "column_names", "dataset_columns"]
@@ -153,16 +154,8 @@ def _named_like(name: str, label: str) -> bool:
 def _is_numeric(values: Sequence[Any]) -> bool:
     """Whether values are not text: other types, or numbers written as text."""
     filled = [v for v in values if v is not None and str(v).strip()]
-    numbers = sum(not isinstance(v, str) or _is_number(v) for v in filled)
+    numbers = sum(not isinstance(v, str) or parses(v) for v in filled)
     return bool(filled) and numbers >= _MOSTLY * len(filled)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _quoted(names: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ __all__ = [
     "check_delimiter",
     "check_separator",
     "finite",
+    "parses",
     "read_names",
     "read_records",
     "separator_hint",
@@ -51,6 +52,15 @@ def finite(number: float | str) -> float | None:
     except OverflowError:  # a whole number of more than 308 digits
         return None
     return value if math.isfinite(value) else None
+
+
+def parses(text: str | bytes) -> bool:
+    """Whether ``float`` reads the text, as a number, infinity or NaN."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def read_records(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from evolving_attention.data.records import parses
 from evolving_attention.data.series_parts import (
     SeriesDataset,
     SeriesPart,
@@ -137,13 +138,7 @@ def _first_bad_line(path: Path) -> tuple[int | None, str]:
 
 
 def _is_value(text: str) -> bool:
-    if text.strip() in ("?", ""):
-        return text.strip() == "?"
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return text.strip() == "?" or parses(text)
 
 
 def load(name: str | Path, data_dir: str | Path | None = None) -> SeriesDataset:

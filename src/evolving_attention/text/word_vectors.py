@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from evolving_attention.data.lines import first_line, open_text, raw_lines
+from evolving_attention.data.records import parses
 from evolving_attention.data.report import RowCollector
 from evolving_attention.errors import CheckpointError, InputError, ShapeError
 
@@ -281,7 +282,7 @@ class _Reader:
         try:
             values = np.array([float(value) for value in numbers], dtype=np.float64)
         except ValueError:
-            at = next(i for i, value in enumerate(numbers) if not _parses(value))
+            at = next(i for i, value in enumerate(numbers) if not parses(value))
             shown = numbers[at].decode("utf-8", "replace")[:40]
             return (
                 f"{text!r}: number {at + 1} is {shown!r}, expected {self.width} "
@@ -338,17 +339,9 @@ class _Reader:
         return WordVectors(list(self.places), np.stack(self.vectors), source)
 
 
-def _parses(text: bytes) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _is_number(text: bytes) -> bool:
     """Whether the text is a number of a vector; words may be numbers: ``1 000``."""
-    return b"." in text and _parses(text)
+    return b"." in text and parses(text)
 
 
 def checkpoint_word_vectors(name: str | Path, words: Iterable[str]) -> WordVectors:
