@@ -16,22 +16,7 @@ from evolving_attention.text.validate import check_backend
 
 __all__ = ["AutoTokenizer"]
 
-_BERT_TOKENS = {
-    "unk": "[UNK]",
-    "sep": "[SEP]",
-    "pad": "[PAD]",
-    "cls": "[CLS]",
-    "mask": "[MASK]",
-}
-_ROBERTA_TOKENS = {
-    "bos": "<s>",
-    "eos": "</s>",
-    "unk": "<unk>",
-    "sep": "</s>",
-    "pad": "<pad>",
-    "cls": "<s>",
-    "mask": "<mask>",
-}
+_ROBERTA_TOKENS = {**build.ROBERTA_TOKENS, "bos": "<s>", "eos": "</s>"}
 _T5_TOKENS = {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"}
 _UNKNOWN_LENGTH = 10**9  # a larger value in a file means "not known"
 _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")  # no model's classes
@@ -139,7 +124,7 @@ def _special_tokens(backend: Any, settings: Mapping[str, Any]) -> dict[str, str]
     if settings.get("tokenizer_class") in _GENERIC and configured:
         custom = {}
     elif has("[CLS]") is not None:
-        custom = _BERT_TOKENS
+        custom = build.BERT_TOKENS
     elif has("<s>") is None and has("<extra_id_0>") is not None:
         custom = _T5_TOKENS
     result = {}

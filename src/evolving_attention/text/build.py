@@ -16,10 +16,34 @@ from evolving_attention.text.time_limit import TimeLimit, has_regex
 if TYPE_CHECKING:
     import tokenizers
 
-__all__ = ["from_bpe_files", "from_json", "from_vocab", "guard", "read_json"]
+__all__ = [
+    "BERT_TOKENS",
+    "ROBERTA_TOKENS",
+    "from_bpe_files",
+    "from_json",
+    "from_vocab",
+    "guard",
+    "read_json",
+]
 
 MAX_FILE_BYTES = 128 << 20
 MAX_SETTINGS_BYTES = 16 << 20
+#: BERT's special tokens, in the order of their ids in a vocabulary trained here.
+BERT_TOKENS = {
+    "pad": "[PAD]",
+    "unk": "[UNK]",
+    "cls": "[CLS]",
+    "sep": "[SEP]",
+    "mask": "[MASK]",
+}
+#: RoBERTa's, likewise.
+ROBERTA_TOKENS = {
+    "cls": "<s>",
+    "pad": "<pad>",
+    "sep": "</s>",
+    "unk": "<unk>",
+    "mask": "<mask>",
+}
 
 
 @contextlib.contextmanager
@@ -144,17 +168,8 @@ def from_vocab(path: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
                     f"{seen[token]}; every token may appear once"
                 )
             seen[token] = number
-    names = {
-        name: _token_text(settings.get(name), default)
-        for name, default in {
-            "unk_token": "[UNK]",
-            "sep_token": "[SEP]",
-            "cls_token": "[CLS]",
-            "pad_token": "[PAD]",
-            "mask_token": "[MASK]",
-        }.items()
-    }
-    _require(vocab, path, names["unk_token"], names["sep_token"], names["cls_token"])
+    names = _configured(BERT_TOKENS, settings)
+    _require(vocab, path, names["unk"], names["sep"], names["cls"])
     lower = settings.get("do_lower_case")
     if not isinstance(lower, bool):
         lower = not any(
@@ -165,7 +180,7 @@ def from_vocab(path: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
     with guard(CheckpointError, str(path)):
         result = Tokenizer(
             models.WordPiece(
-                vocab, unk_token=names["unk_token"], max_input_chars_per_word=100
+                vocab, unk_token=names["unk"], max_input_chars_per_word=100
             )
         )
         result.normalizer = normalizers.BertNormalizer(
@@ -175,7 +190,7 @@ def from_vocab(path: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
             lowercase=lower,
         )
         result.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        sep, cls = names["sep_token"], names["cls_token"]
+        sep, cls = names["sep"], names["cls"]
         result.post_processor = BertProcessing((sep, vocab[sep]), (cls, vocab[cls]))
         result.decoder = decoders.WordPiece(prefix="##")
         result.add_special_tokens([t for t in names.values() if t in vocab])
@@ -196,17 +211,8 @@ def from_bpe_files(
     if lines and lines[0].startswith("#version"):
         lines = lines[1:]
     merges = [tuple(line.split(" ")) for line in lines if line]
-    names = {
-        name: _token_text(settings.get(name), default)
-        for name, default in {
-            "cls_token": "<s>",
-            "pad_token": "<pad>",
-            "sep_token": "</s>",
-            "unk_token": "<unk>",
-            "mask_token": "<mask>",
-        }.items()
-    }
-    sep, cls = names["sep_token"], names["cls_token"]
+    names = _configured(ROBERTA_TOKENS, settings)
+    sep, cls = names["sep"], names["cls"]
     _require(vocab, vocab_path, cls, sep)
     space = settings.get("add_prefix_space") is True
     with guard(CheckpointError, f"{merges_path} with {vocab_path.name}"):
@@ -216,7 +222,7 @@ def from_bpe_files(
         result.post_processor = RobertaProcessing(
             (sep, vocab[sep]), (cls, vocab[cls]), add_prefix_space=space
         )
-        mask = names["mask_token"]
+        mask = names["mask"]
         result.add_special_tokens(
             [
                 # RoBERTa's mask token includes the space before it.
@@ -226,6 +232,16 @@ def from_bpe_files(
             ]
         )
     return result
+
+
+def _configured(
+    usual: Mapping[str, str], settings: Mapping[str, Any]
+) -> dict[str, str]:
+    """Returns special tokens by name: those of the settings, else the usual ones."""
+    return {
+        name: _token_text(settings.get(f"{name}_token"), token)
+        for name, token in usual.items()
+    }
 
 
 def _token_text(value: Any, default: str) -> str:

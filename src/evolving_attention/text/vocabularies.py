@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from evolving_attention.errors import ConfigError, InputError
-from evolving_attention.text.build import guard
+from evolving_attention.text.build import BERT_TOKENS, ROBERTA_TOKENS, guard
 from evolving_attention.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -15,20 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["train_byte_bpe", "train_wordpiece"]
 
-_BERT = {
-    "pad": "[PAD]",
-    "unk": "[UNK]",
-    "cls": "[CLS]",
-    "sep": "[SEP]",
-    "mask": "[MASK]",
-}
-_ROBERTA = {
-    "cls": "<s>",
-    "pad": "<pad>",
-    "sep": "</s>",
-    "unk": "<unk>",
-    "mask": "<mask>",
-}
 _LETTERS = 1000  # most characters in WordPiece's alphabet, by frequency
 
 
@@ -70,7 +56,8 @@ def train_wordpiece(
     again = list(texts) if isinstance(texts, Iterator) else texts
     with guard(InputError, "the tokenizer cannot be trained"):
         letters = _letters(again, normalizer, min(_LETTERS, vocab_size // 4))
-    learner = Backend(models.WordPiece(unk_token=_BERT["unk"]))
+    unk, sep, cls = (BERT_TOKENS[name] for name in ("unk", "sep", "cls"))
+    learner = Backend(models.WordPiece(unk_token=unk))
     learner.normalizer = normalizer
     learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     # Without explicit ids of the letters, the library would number the letters inside
@@ -78,26 +65,25 @@ def train_wordpiece(
     inside = [f"##{letter}" for letter in letters]
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
-        special_tokens=[*_BERT.values(), *letters, *inside],
+        special_tokens=[*BERT_TOKENS.values(), *letters, *inside],
         limit_alphabet=0,
         show_progress=False,
     )
-    start = len(_BERT) + 2 * len(letters)
+    start = len(BERT_TOKENS) + 2 * len(letters)
     _train("train_wordpiece", learner, again, trainer, start)
     vocab = learner.get_vocab()
     backend = Backend(
-        models.WordPiece(vocab, unk_token=_BERT["unk"], max_input_chars_per_word=100)
+        models.WordPiece(vocab, unk_token=unk, max_input_chars_per_word=100)
     )
     backend.normalizer = normalizer
     backend.pre_tokenizer = learner.pre_tokenizer
     backend.decoder = decoders.WordPiece(prefix="##")
-    sep, cls = _BERT["sep"], _BERT["cls"]
     backend.post_processor = BertProcessing((sep, vocab[sep]), (cls, vocab[cls]))
-    backend.add_special_tokens(list(_BERT.values()))
+    backend.add_special_tokens(list(BERT_TOKENS.values()))
     return Tokenizer(
         backend,
         settings={"do_lower_case": lowercase},
-        special_tokens=_BERT,
+        special_tokens=BERT_TOKENS,
         model_max_length=model_max_length,
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
         tokenizer_class="BertTokenizer",
@@ -138,7 +124,7 @@ def train_byte_bpe(
     from tokenizers import Tokenizer as Backend
     from tokenizers.processors import RobertaProcessing
 
-    least = len(_ROBERTA) + 256
+    least = len(ROBERTA_TOKENS) + 256
     _check("train_byte_bpe", vocab_size, least, "8000 or 50265 is usual")
     backend = Backend(models.BPE())
     if lowercase:
@@ -148,7 +134,7 @@ def train_byte_bpe(
     special = [
         # the mask token includes the space before it
         AddedToken(token, lstrip=name == "mask", normalized=False, special=True)
-        for name, token in _ROBERTA.items()
+        for name, token in ROBERTA_TOKENS.items()
     ]
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
@@ -157,12 +143,13 @@ def train_byte_bpe(
         show_progress=False,
     )
     _train("train_byte_bpe", backend, texts, trainer, least)
-    ends = [(_ROBERTA[n], backend.token_to_id(_ROBERTA[n])) for n in ("sep", "cls")]
+    sep, cls = ROBERTA_TOKENS["sep"], ROBERTA_TOKENS["cls"]
+    ends = [(token, backend.token_to_id(token)) for token in (sep, cls)]
     backend.post_processor = RobertaProcessing(*ends, add_prefix_space=False)
     return Tokenizer(
         backend,
         settings={"add_prefix_space": False},
-        special_tokens={**_ROBERTA, "bos": _ROBERTA["cls"], "eos": _ROBERTA["sep"]},
+        special_tokens={**ROBERTA_TOKENS, "bos": cls, "eos": sep},
         model_max_length=model_max_length,
         model_input_names=["input_ids", "attention_mask"],
         # transformers' RobertaTokenizer does not lower-case
