@@ -11,13 +11,12 @@ from evolving_attention.cli.attention_arguments import (
     KINDS,
     AttentionOptions,
     option,
-    refuse,
     refuse_input,
     refuse_missing,
 )
+from evolving_attention.cli.model_options import json_object
 from evolving_attention.device_names import resolve_device
 from evolving_attention.field_types import PathText, check_fields
-from evolving_attention.training.argument_rules import parse_json_object
 
 __all__ = [
     "EvaluateImageArguments",
@@ -37,10 +36,7 @@ _COMMAND = ("output_dir", "overwrite_output_dir", "seed", "num_threads", "json")
 def _read_objects(options: Any, *names: str) -> None:
     """Replace JSON texts by the dicts they contain."""
     for name in names:
-        given = getattr(options, name)
-        found = parse_json_object(name, given)
-        if not isinstance(found, dict):
-            raise refuse(name, given, "a JSON object", 'for example {"num_cycles": 3}')
+        found = json_object(name, getattr(options, name), '{"num_cycles": 3}')
         setattr(options, name, found or None)
 
 

@@ -9,13 +9,25 @@ from evolving_attention.cli.attention_arguments import refuse
 from evolving_attention.errors import ConfigError
 from evolving_attention.training.argument_rules import parse_json_object
 
-__all__ = ["read_model_options", "refuse_own_keys"]
+__all__ = ["json_object", "read_model_options", "refuse_own_keys"]
 
 _OURS = {
     "task": "leave it out",
     "dtype": "give --precision",
     "device": "give --device",
 }
+
+
+def json_object(name: str, value: Any, example: str) -> dict[str, Any]:
+    """Returns an option's value, parsed if it is JSON text; None gives {}.
+
+    Raises:
+        ConfigError: it is not an object; the message shows a valid ``example``.
+    """
+    found = parse_json_object(name, value)
+    if not isinstance(found, dict):
+        raise refuse(name, value, "a JSON object", f"for example {example}")
+    return found
 
 
 def refuse_own_keys(found: Mapping[str, Any], ours: Mapping[str, str]) -> None:
@@ -49,10 +61,7 @@ def read_model_options(
         ConfigError: the value is not an object, or has a key that the command sets or
             that is given twice.
     """
-    found = parse_json_object("model_options", options.model_options)
-    if not isinstance(found, dict):
-        fix = f"for example {example}"
-        raise refuse("model_options", options.model_options, "a JSON object", fix)
+    found = json_object("model_options", options.model_options, example)
     own = {"name": "give --model", "vocab_size": "give --vocab_size"}
     refuse_own_keys(found, {**own, **ours})
     for key, flag in flags.items():

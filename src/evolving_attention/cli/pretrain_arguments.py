@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evolving_attention.cli.attention_arguments import option, refuse, refuse_missing
-from evolving_attention.cli.model_options import refuse_own_keys
+from evolving_attention.cli.model_options import json_object, refuse_own_keys
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
-from evolving_attention.training.argument_rules import parse_json_object
 from evolving_attention.training.arguments import TrainingArguments
 
 __all__ = ["CorpusArguments", "NewModelArguments", "PretrainingArguments"]
@@ -133,10 +132,8 @@ class NewModelArguments:
                 f"no --{given[1]} with it",
                 "keep one of the two",
             )
-        found = parse_json_object("model_options", self.model_options)
-        if not isinstance(found, dict):
-            fix = 'for example {"norm_first": true}'
-            raise refuse("model_options", self.model_options, "a JSON object", fix)
+        example = '{"norm_first": true}'
+        found = json_object("model_options", self.model_options, example)
         if found and self.model_name_or_path:
             fix = "leave it out: a checkpoint has its own config"
             text = self.model_options

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from evolving_attention.errors import Error
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["TimeLimit", "has_regex"]
 

@@ -307,8 +307,6 @@ def usable(path: pathlib.Path) -> Iterator[None]:
     """Turns errors about the values of a saved state into a CheckpointError."""
     try:
         yield
-    except CheckpointError:
-        raise
     except (
         ArithmeticError,
         AttributeError,
