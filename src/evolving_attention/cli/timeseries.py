@@ -117,31 +117,27 @@ def _train(
     data: Any, tables: Any, model: Any, attention: Any, training: Any
 ) -> dict[str, Any]:
     import evolving_attention as ea
+    from evolving_attention.estimators import files
     from evolving_attention.training.state import plain
 
     if training.compare is not None:
         check_comparable(training.compare, training.seeds)
     train_part, test_part = _parts(data, tables, needs="train")
-    options = {
-        **model.estimator_options(),
-        "attention": attention.config() or _default_attention(training.pretrained),
-        **training.estimator_options(),
-    }
-    options["max_length"] = options["max_length"] or _longest(train_part, test_part)
-    if options["pretrained"] and model.max_length is None:
-        options["max_length"] = None  # use the pre-trained model's
+    longest = _longest(train_part, test_part)
+    options = _options(model, attention, training, longest)
     _LOGGER.info(
         "%d series to train on, %s to test on; %d channels, up to %d time steps",
         len(train_part),
         "none" if test_part is None else len(test_part),
         train_part.channels,
-        _longest(train_part, test_part),
+        longest,
     )
     kind = (
         ea.TimeSeriesRegressor if train_part.is_regression else ea.TimeSeriesClassifier
     )
     if test_part is not None:
-        limit = options["max_length"] or _pretrained_length(options["pretrained"])
+        held = options["pretrained"]
+        limit = options["max_length"] or files.pretraining_config(held).max_length
         check_scorable(
             train_part, test_part, limit, options["missing"], options["longer"]
         )
@@ -176,19 +172,26 @@ TRAIN = of_groups(
 )
 
 
+def _options(model: Any, attention: Any, training: Any, longest: int) -> dict[str, Any]:
+    """Returns the options of the estimator.
+
+    By default it takes series as long as the ``longest``, or as the pre-trained model.
+    """
+    options = {
+        **model.estimator_options(),
+        "attention": attention.config() or _default_attention(training.pretrained),
+        **training.estimator_options(),
+    }
+    default = None if training.pretrained else longest
+    return {**options, "max_length": options["max_length"] or default}
+
+
 def _default_attention(pretrained: str | None) -> Any:
     """Returns the attention where no option chooses it."""
     from evolving_attention.estimators import architecture, files
 
     held = files.pretraining_config(pretrained) if pretrained else None
     return architecture.held_attention(held)
-
-
-def _pretrained_length(folder: str) -> int:
-    """Returns the longest series that a pre-trained model accepts."""
-    import evolving_attention as ea
-
-    return int(ea.EADCTransformerConfig.from_pretrained(folder).max_length)
 
 
 def _score(folder: Path, record: dict[str, Any], part: Any, device: str) -> None:
@@ -311,10 +314,7 @@ def _save(
 
 def _evaluate(model: Any, data: Any, tables: Any) -> dict[str, Any]:
     refuse_input("predictions", model.predictions, test_file=data.test_file)
-    estimator = load_estimator(Path(model.model_dir), model.device)
-    if model.longer is not None:
-        estimator.set_params(longer=model.longer)
-    is_regression = not hasattr(estimator, "classes_")
+    estimator, is_regression = _fitted(model)
     part = _parts(data, tables, needs="test", regression=is_regression)[1]
     results: dict[str, Any] = {"model": model.model_dir, "data": part.source}
     if model.predictions:
@@ -351,14 +351,19 @@ def load_estimator(folder: Path, device: str = "cpu") -> Any:
     return kind.load(folder, device)
 
 
+def _fitted(model: Any) -> tuple[Any, bool]:
+    """Returns the saved estimator with the command's options; whether it regresses."""
+    estimator = load_estimator(Path(model.model_dir), model.device)
+    if model.longer is not None:
+        estimator.set_params(longer=model.longer)
+    return estimator, not hasattr(estimator, "classes_")
+
+
 # ---------------------------------------------------------------------------- predict
 
 
 def _predict(model: Any, tables: Any) -> dict[str, Any]:
-    estimator = load_estimator(Path(model.model_dir), model.device)
-    if model.longer is not None:
-        estimator.set_params(longer=model.longer)
-    is_regression = not hasattr(estimator, "classes_")
+    estimator, is_regression = _fitted(model)
     part = tables.read(model.input_file, False, is_regression)
     Path(model.output_file).parent.mkdir(parents=True, exist_ok=True)
     header, rows = prediction_rows(estimator, part)
@@ -409,12 +414,8 @@ def _pretrain(
             "choose one or add --overwrite_output_dir"
         )
     train_part, test_part = _parts(data, tables, needs="train", labelled=False)
-    options = {
-        **model.estimator_options(),
-        "attention": attention.config() or _default_attention(training.pretrained),
-        **training.estimator_options(),
-    }
-    options["max_length"] = options["max_length"] or _longest(train_part, test_part)
+    longest = _longest(train_part, test_part)
+    options = _options(model, attention, training, longest)
     options.pop("pretrained")
     _make_folder(root)
     content, runs = content_hash(train_part, targets=False), []
