@@ -404,6 +404,40 @@ def test_activations_of_timm(layer, act, tmp_path):
     assert model.config.hidden_act == act
 
 
+@pytest.mark.parametrize(
+    ("name", "heads", "act"),
+    [
+        ("vit_base_patch16_gap_224", 16, "gelu"),
+        ("vit_base_patch16_224", 12, "gelu"),
+        ("vit_base_patch32_plus_256", 14, "gelu"),
+        ("vit_base_patch16_siglip_gap_256", 12, "gelu"),
+        ("vit_base_patch32_siglip_gap_256", 12, "gelu_new"),
+        ("vit_large_patch16_siglip_gap_384", 16, "gelu"),
+        ("vit_large_patch16_siglip_gap_512", 16, "gelu_new"),
+    ],
+)
+def test_what_timm_tells_by_the_name_of_the_architecture(name, heads, act, tmp_path):
+    model = tiny(attention=None, hidden_size=4 * heads, num_attention_heads=heads)
+    model.save_timm(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    given = config["model_args"]
+    config.update(architecture=name, model_args={})
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    read = ea.ViTForImageClassification.from_pretrained(tmp_path).config
+    assert (read.num_attention_heads, read.hidden_act) == (heads, act)
+    given.update(num_heads=heads // 2, act_layer="relu")  # these win
+    config["model_args"] = given
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    read = ea.ViTForImageClassification.from_pretrained(tmp_path).config
+    assert (read.num_attention_heads, read.hidden_act) == (heads // 2, "relu")
+
+
+def test_blocks_that_timm_tells_by_the_name_alone(tmp_path):
+    write_timm(tmp_path, timm_tensors(), architecture="vit_base_patch16_rpn_224")
+    with pytest.raises(ea.ConfigError, match="block_fn is 'ResPostBlock', expected"):
+        ea.ViTForImageClassification.from_pretrained(tmp_path)
+
+
 # --- positions ------------------------------------------------------------------------
 
 

@@ -49,6 +49,16 @@ _PROJECTIONS = ("query", "key", "value")
 _PROJECTION = "attention.attention.{}"
 _QKV = "attn.qkv"
 _HEADS = {"tiny": 3, "small": 6, "base": 12, "large": 16, "huge": 16, "giant": 16}
+# Arguments that timm's code sets by the architecture's name; no tensor shows them.
+_BY_NAME: dict[str, dict[str, Any]] = {
+    r"vit_base_patch16_gap_224": {"num_heads": 16},
+    r"vit_base_patch\d+_plus_": {"num_heads": 14},
+    r"vit_base_patch16_rpn_": {"block_fn": "ResPostBlock"},
+    r"vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip_": {
+        "act_layer": "gelu_tanh"
+    },
+    r"vit_large_patch16_siglip_(gap_)?512": {"act_layer": "gelu_tanh"},
+}
 _DINO = (
     (r"^dinov2\.", "vit."),
     (r"\.norm1\.", ".layernorm_before."),
@@ -196,8 +206,13 @@ def _from_timm_folder(
             f"{', '.join(needed)} of 4, 3 and 2 axes; it lacks "
             f"{', '.join(absent) or 'none'}. Load it with timm"
         )
-    given = {"global_pool": folder.config.get("global_pool") or "token"}
-    arguments = {**given, **(folder.config.get("model_args") or {})}
+    arguments: dict[str, Any] = {
+        "global_pool": folder.config.get("global_pool") or "token"
+    }
+    for pattern, implied in _BY_NAME.items():
+        if re.match(pattern, architecture):
+            arguments |= implied
+    arguments |= folder.config.get("model_args") or {}
     _check_implemented(arguments, source)
     width, channels, height, across = held[needed[0]].shape
     token = "cls_token" in held
