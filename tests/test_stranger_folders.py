@@ -188,6 +188,69 @@ def test_a_snapshot_of_the_hub_links_to_its_blobs(tmp_path: Path) -> None:
         ea.AutoTokenizer.from_pretrained(snapshot)
 
 
+RECORDS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "estimator: no classes": (lambda r: r.update(classes=[]), r"classes is \[\], exp"),
+    "estimator: one more": (
+        lambda r: r["classes"].append(7),
+        "classes is .*of 2 labels",
+    ),
+    "estimator: no metadata": (
+        lambda r: r.update(metadata=None),
+        "metadata is None, e",
+    ),
+    "estimator: text": (
+        lambda r: r["metadata"].update(n_channels="2"),
+        "metadata is .2., expected 2",
+    ),
+    "estimator: no deviation": (
+        lambda r: r["scaler"].update(deviation=None),
+        "deviation is None, expected 2 numbers above 0",
+    ),
+    "estimator: zero": (lambda r: r["scaler"].update(deviation=[0, 1]), r"is \[0, 1\]"),
+    "estimator: a mean": (lambda r: r["scaler"].update(mean=["nan", 1]), "mean is"),
+    "estimator: one channel": (
+        lambda r: r["scaler"].update(mean=[0.0], deviation=[1.0]),
+        r"mean is \[0.0\], expected 2 numbers",
+    ),
+    "pictures: one more": (
+        lambda r: r["classes"].append(7),
+        "classes is .*of 2 labels",
+    ),
+    "pictures: size": (
+        lambda r: r.update(size=[-1, 8]),
+        r"size is \[-1, 8\], expected",
+    ),
+    "pictures: large": (
+        lambda r: r.update(size=[1 << 90, 8]),
+        "size is .*expected pix",
+    ),
+    "pictures: two channels": (
+        lambda r: r.update(mean=[0.0, 0.0], deviation=[1.0, 1.0]),
+        r"mean is \[0.0, 0.0\], expected 1 numbers",
+    ),
+    "graph: one more": (lambda r: r["classes"].append(7), "classes is .*of 2 labels"),
+    "graph: no classes": (
+        lambda r: r.update(classes=None),
+        "cannot be used .*NoneType",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+def test_a_record_with_other_values_is_refused(
+    kind: str, tmp_path: Path, made: Callable[[Any], Path]
+) -> None:
+    make, name, load = CASES[kind.split(":")[0]]
+    folder = tmp_path / "folder"
+    shutil.copytree(made(make), folder)
+    change, told = RECORDS[kind]
+    record = json.loads((folder / name).read_text())
+    change(record)
+    (folder / name).write_text(json.dumps(record))
+    with pytest.raises(CheckpointError, match=rf"estimator\.json: .*{told}"):
+        load(folder)
+
+
 def change_state(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     """Changes the state of checkpoint-3."""
     path = folder / "checkpoint-3"

@@ -141,11 +141,29 @@ class SeriesScaler:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> SeriesScaler:
-        """Builds a scaler from the result of :meth:`to_dict`."""
+        """Builds a scaler from the result of :meth:`to_dict`.
+
+        Raises:
+            ConfigError: the values are not those of a scaler.
+        """
         scaler = cls(values["scale"], values["missing"])
-        if values["mean"] is not None:
-            scaler.mean = np.asarray(values["mean"], dtype=np.float64)
-            scaler.deviation = np.asarray(values["deviation"], dtype=np.float64)
+        if values["mean"] is None:
+            return scaler
+        mean, deviation = (
+            np.asarray(values[name], dtype=np.float64) for name in ("mean", "deviation")
+        )
+        if mean.ndim != 1 or not np.isfinite(mean).all():
+            raise ConfigError(
+                f"SeriesScaler: mean is {values['mean']!r:.80}, expected a finite "
+                "number for each channel; take them from a fitted scaler"
+            )
+        if deviation.shape != mean.shape or not (deviation > 0).all():
+            raise ConfigError(
+                f"SeriesScaler: deviation is {values['deviation']!r:.80}, expected "
+                f"{len(mean)} numbers above 0, as many as means; take them from a "
+                "fitted scaler"
+            )
+        scaler.mean, scaler.deviation = mean, deviation
         return scaler
 
 

@@ -26,7 +26,9 @@ __all__ = [
     "check_files",
     "from_pretraining",
     "heading",
+    "labels_of",
     "load",
+    "misfit",
     "packed",
     "pretraining_config",
     "read_model",
@@ -74,10 +76,7 @@ def check_files(folder: Path, record: dict[str, Any]) -> None:
     """
     digests = record.get("files", {})
     if not isinstance(digests, dict):
-        raise CheckpointError(
-            f"{folder / FILE}: files is {digests!r:.80}, expected an object of names "
-            "and digests, as save() writes; save the estimator again"
-        )
+        raise misfit(folder, "files", digests, "an object of names and digests")
     for name, expected in digests.items():
         path = folder / Path(name).name
         with reported(f"cannot read {path}", "the estimator is not loaded"):
@@ -88,6 +87,28 @@ def check_files(folder: Path, record: dict[str, Any]) -> None:
                 "model and the record of one save(): a later save was interrupted, or "
                 "the file was changed since; save the estimator again"
             )
+
+
+def misfit(folder: Path, name: str, value: Any, expected: str) -> CheckpointError:
+    """Returns the error for a value of a record that :func:`write` does not write."""
+    return CheckpointError(
+        f"{folder / FILE}: {name} is {value!r:.80}, expected {expected}, as save() "
+        "writes; save the estimator again"
+    )
+
+
+def labels_of(folder: Path, record: dict[str, Any], model: Any) -> Any:
+    """Returns the labels of a record as an array, one for each output of its model.
+
+    Raises:
+        CheckpointError: the model has another number of outputs.
+    """
+    found, count = record["classes"], model.config.num_labels
+    labels = np.array(found, np.dtype(record["kind"]))
+    if labels.shape != (count,):
+        expected = f"a list of {count} labels, one for each output of the model"
+        raise misfit(folder, "classes", found, expected)
+    return labels
 
 
 def packed(model: Any) -> dict[str, Any]:
@@ -218,14 +239,18 @@ def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
     import evolving_attention as ea
 
     record = read_own(estimator_class, folder, device)
+    make: Any = estimator_class
+    model = read_model(getattr(ea, make._model_class), folder, device)
+    check_files(folder, record)
     with usable(folder):
         options = _known_options(estimator_class, record)
-        make: Any = estimator_class
         estimator = make(**options, device=device)
+        estimator.model_ = model
         estimator.metadata_ = record["metadata"]
         names = record.get("channel_names")
         estimator.channel_names_ = None if names is None else tuple(names)
         estimator.scaler_ = SeriesScaler.from_dict(record["scaler"])
+        _check_channels(folder, record, model.config.channels)
         estimator.history_ = record["history"]
         estimator.best_epoch_ = record["best_epoch"]
         estimator.interrupted_ = record.get("interrupted")
@@ -233,13 +258,26 @@ def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
             estimator.n_features_in_ = int(record["n_features"])
         if record.get("features") is not None:
             estimator.feature_names_in_ = np.array(record["features"], dtype=object)
-        estimator._set_own_state(record)
-    model_class = getattr(ea, estimator._model_class)
-    estimator.model_ = read_model(model_class, folder, device)
-    check_files(folder, record)
+        estimator._set_own_state(folder, record)
     estimator.is_fitted = True
     fitted: _Class = estimator
     return fitted
+
+
+def _check_channels(folder: Path, record: dict[str, Any], channels: int) -> None:
+    """Refuses metadata or a scaling of other channels than the model's.
+
+    Raises:
+        CheckpointError: names the field.
+    """
+    metadata, mean = record["metadata"], record["scaler"]["mean"]
+    found = metadata.get("n_channels") if isinstance(metadata, dict) else None
+    if found != channels:
+        expected = f"{channels}, as the model has"
+        raise misfit(folder, "n_channels of metadata", found, expected)
+    if mean is None or len(mean) != channels:
+        expected = f"{channels} numbers, one for each channel of the model"
+        raise misfit(folder, "the scaler's mean", mean, expected)
 
 
 def _known_options(estimator_class: type, record: dict[str, Any]) -> dict[str, Any]:

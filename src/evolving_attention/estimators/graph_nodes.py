@@ -426,17 +426,17 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
 
         path = Path(folder)
         record = files.read_own(cls, path, device)
+        model = files.read_model(ea.GATForNodeClassification, path, device)
+        files.check_files(path, record)
         with files.usable(path):
             made = cls(**record["options"], device=device)
-            made.classes_ = np.array(record["classes"], np.dtype(record["kind"]))
+            made.classes_ = files.labels_of(path, record, model)
             made.history_ = list(record["history"])
             made.best_epoch_ = int(record["best_epoch"])
             made.interrupted_ = record.get("interrupted")
             if record.get("features") is not None:
                 made.feature_names_in_ = np.array(record["features"], dtype=object)
-        made.model_ = files.read_model(ea.GATForNodeClassification, path, device)
-        files.check_files(path, record)
-        made.n_features_in_ = made.model_.config.num_features
+        made.model_, made.n_features_in_ = model, model.config.num_features
         return made
 
 

@@ -20,7 +20,6 @@ from evolving_attention.data.images import (
     small,
 )
 from evolving_attention.errors import (
-    CheckpointError,
     ConfigError,
     InputError,
     ShapeError,
@@ -33,6 +32,7 @@ from evolving_attention.estimators.randomness import seed_of
 from evolving_attention.estimators.targets import PICTURES
 from evolving_attention.metrics.images import confusion_matrix, top_k
 from evolving_attention.metrics.probabilities import softmax
+from evolving_attention.modeling.images import pair_of
 from evolving_attention.optim.factory import check_options
 from evolving_attention.training.schedules import multiplier
 
@@ -532,11 +532,10 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
             found = cls(**{**record["options"], "device": device})
             if record["options"]["attention"] is None:
                 found.attention = model.config.attention
-            found.classes_ = np.array(record["classes"], np.dtype(record["kind"]))
+            found.classes_ = files.labels_of(root, record, model)
             if "size" not in record:  # files from when ViT was the only architecture
-                record["size"] = np.broadcast_to(model.config.image_size, 2)
-            height, width = record["size"]
-            found.size_ = int(height), int(width)
+                record["size"] = model.config.image_size
+            found.size_ = pair_of(record["size"], "size", cls.__name__)
             found.centred_ = record.get("centred", found._sees_centre)
             found.mean_ = [float(value) for value in record["mean"]]
             found.deviation_ = [float(value) for value in record["deviation"]]
@@ -547,11 +546,10 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
             found.interrupted_ = record["interrupted"]
             found.skipped_ = [(name, reason) for name, reason in record["skipped"]]
             Normalize(found.mean_, found.deviation_)
-            wrong = len(found.classes_) != model.config.num_labels
-        if wrong or not all(math.isfinite(value) for value in found.mean_):
-            raise CheckpointError(
-                f"{root / files.FILE}: {len(found.classes_)} classes for a model of "
-                f"{model.config.num_labels}, expected as many; save it again"
-            )
+        channels = model.config.num_channels
+        finite = all(math.isfinite(value) for value in found.mean_)
+        if not finite or len(found.mean_) != channels:
+            expected = f"{channels} numbers, one for each channel of the model"
+            raise files.misfit(root, "mean", record["mean"], expected)
         found.model_ = model
         return found

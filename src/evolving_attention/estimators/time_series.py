@@ -6,13 +6,14 @@ scikit-learn's.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evolving_attention.data.series_scaling import is_constant
 from evolving_attention.errors import require
-from evolving_attention.estimators import targets
+from evolving_attention.estimators import files, targets
 from evolving_attention.estimators.base import SeriesEstimator
 from evolving_attention.metrics.probabilities import softmax
 
@@ -166,8 +167,8 @@ class TimeSeriesClassifier(SeriesEstimator, _Classifier):  # type: ignore[misc]
     def _own_state(self) -> dict[str, Any]:
         return {"classes": self.classes_.tolist(), "kind": self.classes_.dtype.str}
 
-    def _set_own_state(self, record: dict[str, Any]) -> None:
-        self.classes_ = np.array(record["classes"], dtype=np.dtype(record["kind"]))
+    def _set_own_state(self, folder: Path, record: dict[str, Any]) -> None:
+        self.classes_ = files.labels_of(folder, record, self.model_)
         self.n_classes_ = len(self.classes_)
         self._class_dictionary = {c: i for i, c in enumerate(self.classes_)}
 
@@ -218,5 +219,5 @@ class TimeSeriesRegressor(SeriesEstimator, _Regressor):  # type: ignore[misc]
     def _own_state(self) -> dict[str, Any]:
         return {"target": [self.target_mean_, self.target_deviation_]}
 
-    def _set_own_state(self, record: dict[str, Any]) -> None:
+    def _set_own_state(self, folder: Path, record: dict[str, Any]) -> None:
         self.target_mean_, self.target_deviation_ = map(float, record["target"])
