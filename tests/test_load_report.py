@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers_models import tiny
 
-from evolving_attention.errors import CheckpointError
+from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.interop.bert import BERT
 from evolving_attention.interop.hf import load_folder
 from evolving_attention.interop.load_report import LoadReport, match
@@ -377,6 +377,40 @@ def test_the_tensors_of_torch_are_loaded(dtype: str, source: str) -> None:
     for name, parameter in model.named_parameters():
         back = torch.from_dlpack(parameter)
         assert torch.equal(back, state[name].detach().bfloat16()), name
+
+
+@pytest.mark.parametrize(
+    ("value", "wide", "narrow"),
+    [(-1e40, "float64", "float32"), (3.4e38, "float32", "bfloat16")],
+)
+def test_values_that_the_element_type_cannot_hold(
+    value: float, wide: str, narrow: str, tmp_path: Path
+) -> None:
+    model = tiny(dtype=wide)
+    state = {name: array.copy() for name, array in model.state_dict().items()}
+    state["classifier.bias"][1] = value
+    model.load_state_dict(state)
+    model.save_pretrained(tmp_path)
+    told = rf"classifier\.bias holds a number .* more than {narrow} holds, expected at"
+    cls = type(model)
+    assert cls.from_pretrained(tmp_path, dtype=wide).dtype == wide
+    with pytest.raises(CheckpointError, match=rf"{tmp_path}: {told}"):
+        cls.from_pretrained(tmp_path, dtype=narrow)
+    other = tiny(dtype=narrow)
+    before = other.state_dict()["classifier.bias"].copy()
+    with pytest.raises(CheckpointError, match=told):
+        other.load_state_dict(state)
+    np.testing.assert_array_equal(other.state_dict()["classifier.bias"], before)
+    with pytest.raises(ConfigError, match=told):
+        model.to(narrow)
+    assert model.dtype == wide
+
+
+def test_the_largest_number_of_a_type_is_kept() -> None:
+    model, largest = tiny(dtype="float32"), float(ml_dtypes.finfo("bfloat16").max)
+    model.state_dict()["classifier.bias"][:] = [largest, -largest]
+    kept = model.to("bfloat16").state_dict()["classifier.bias"].astype(np.float32)
+    assert kept.tolist() == [largest, -largest]
 
 
 def test_rxnfp_matches_itself_and_its_base(rxnfp: Path) -> None:

@@ -467,9 +467,10 @@ def test_mistakes_of_inputs(inputs, text):
     [
         (np.zeros((30, 9)), r"shape \(30, 9\), expected \(30, 10\): vocab_size rows"),
         (np.full((30, 10), np.nan), r"vectors\[0\] holds NaN"),
+        (np.full((30, 10), 1e40), "more than float32 holds"),
         (np.full((30, 10), "a"), "expected numbers"),
     ],
-    ids=["shape", "nan", "text"],
+    ids=["shape", "nan", "large", "text"],
 )
 def test_mistakes_of_word_vectors(vectors, text):
     with pytest.raises(ea.InputError, match=text):

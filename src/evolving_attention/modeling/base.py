@@ -17,7 +17,11 @@ from evolving_attention.modeling.call import call_of
 from evolving_attention.modeling.config import CONFIGS, PretrainedConfig, make_known
 from evolving_attention.modeling.outputs import ModelOutput
 from evolving_attention.modeling.pickles import PickleMixin
-from evolving_attention.modeling.placement import named, sorted_targets
+from evolving_attention.modeling.placement import (
+    named,
+    refuse_overflow,
+    sorted_targets,
+)
 from evolving_attention.modeling.recompute import RecomputeMixin
 from evolving_attention.modeling.untrained import NewHead
 
@@ -241,7 +245,8 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
 
         Raises:
             CheckpointError: tensors are missing, unexpected or of another shape (unless
-                ``strict=False``), or hardly any name matches.
+                ``strict=False``), hardly any name matches, or a value is NaN, infinite
+                or more than the model's element type holds.
         """
         if not isinstance(state, Mapping):
             raise InputError(
@@ -270,8 +275,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
             if name in arrays:
                 tensor.copy_(arrays[name])
 
-    @staticmethod
-    def _check_finite(arrays: Mapping[str, np.ndarray], source: str) -> None:
+    def _check_finite(self, arrays: Mapping[str, np.ndarray], source: str) -> None:
         for name, array in arrays.items():
             # The sum is finite unless an element is not (or the sum overflows float64).
             total = np.sum(array, dtype=np.float64)
@@ -280,6 +284,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
                     f"{source}: {name} holds NaN or infinity; the file is damaged or "
                     "comes from a run that diverged"
                 )
+            refuse_overflow(array, self.dtype, f"{source}: {name}", CheckpointError)
 
     def to(self: _Self, *targets: Any, dtype: Any = None, device: Any = None) -> _Self:
         """Changes element type, device or both, in place; returns the model.
@@ -295,7 +300,8 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
             dtype, device: the same by name.
 
         Raises:
-            ConfigError: a target is neither a device nor float32, bfloat16 or float64.
+            ConfigError: a target is neither a device nor float32, bfloat16 or float64,
+                or a weight is more than the element type holds.
             BackendUnavailable: there is no such device.
             OutOfMemory: the device has too little memory; the model stays where it was.
         """
@@ -320,7 +326,8 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         same, and frozen parameters stay frozen.
 
         Raises:
-            ConfigError: ``dtype`` is not float32, bfloat16 or float64.
+            ConfigError: ``dtype`` is not float32, bfloat16 or float64, or a weight is
+                more than it holds.
         """
         return self._rebuilt(self.config, dtype or self.dtype, {})
 
@@ -335,7 +342,10 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         copy._build(config, dtype)
         copy._core.allocate()
         for (name, mine), (_, theirs) in zip(copy._state(), self._state(), strict=True):
-            mine.copy_(changed[name] if name in changed else theirs.to("cpu"))
+            values = changed[name] if name in changed else theirs.to("cpu")
+            where = f"{type(self).__name__}: {name}"
+            refuse_overflow(host_array(values), copy.dtype, where, ConfigError)
+            mine.copy_(values)
         for (_, mine), (_, theirs) in zip(copy._named, self._named, strict=True):
             mine.requires_grad = theirs.requires_grad
         if self.device != "cpu":

@@ -1,12 +1,15 @@
-"""Parses the targets of ``to()``: a device, an element type, or both."""
+"""Parses the targets of ``to()``, and checks that an element type holds the values."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from evolving_attention.errors import ConfigError
+import ml_dtypes
+import numpy as np
 
-__all__ = ["named", "sorted_targets"]
+from evolving_attention.errors import ConfigError, Error
+
+__all__ = ["named", "refuse_overflow", "sorted_targets"]
 
 
 def named(target: Any) -> str:
@@ -49,3 +52,32 @@ def sorted_targets(
             "such as 'cpu'"
         )
     return dtype, device
+
+
+def refuse_overflow(
+    values: np.ndarray, dtype: str, where: str, error: type[Error]
+) -> None:
+    """Refuse finite numbers that become infinite in a narrower element type.
+
+    Args:
+        values: the numbers; only wider types than ``dtype`` are read.
+        dtype: name of a model's element type.
+        where: what holds the numbers, for the message.
+        error: class of the error to raise.
+
+    Raises:
+        Error: of class ``error``: names the number.
+    """
+    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    if not values.size or values.dtype.itemsize <= kind.itemsize:
+        return
+    largest = np.float64(max(float(values.max()), -float(values.min())))
+    with np.errstate(over="ignore"):
+        overflows = np.isfinite(largest) and np.isinf(largest.astype(kind))
+    if overflows:
+        limit = float(ml_dtypes.finfo(kind).max)
+        raise error(
+            f"{where} holds a number of size {largest:.6g}, which is more than {dtype} "
+            f"holds, expected at most {limit:.6g}; correct it, or let the model be of "
+            f"{values.dtype}"
+        )

@@ -12,6 +12,7 @@ from evolving_attention.interop.config_rules import Rules
 from evolving_attention.interop.text_net import TEXT_NET
 from evolving_attention.modeling.config import PretrainedConfig
 from evolving_attention.modeling.names import register_sizes
+from evolving_attention.modeling.placement import refuse_overflow
 from evolving_attention.modeling.text import TextModel
 
 __all__ = ["TextNetConfig", "TextNetForSequenceClassification"]
@@ -174,7 +175,8 @@ class TextNetForSequenceClassification(TextModel):
             vectors: numbers [vocab_size, embedding_size], a row for each word's id.
 
         Raises:
-            InputError: they have another shape, are not numbers, or not finite.
+            InputError: they have another shape, are not numbers, not finite, or more
+                than the model's element type holds.
         """
         given = np.asarray(vectors)
         where = f"{type(self).__name__}.set_word_vectors: vectors"
@@ -195,6 +197,7 @@ class TextNetForSequenceClassification(TextModel):
                 f"{where}[{broken[0]}] holds NaN or infinity, expected finite numbers; "
                 "fill in or leave out that word"
             )
+        refuse_overflow(given, self.dtype, where, InputError)
         table.copy_(given)
         return self
 
