@@ -81,6 +81,27 @@ def test_suffixes_of_pictures(tmp_path: Path) -> None:
         assert len(read_pictures(tmp_path / "a").pixels) == 2
 
 
+@pytest.mark.parametrize("kind", ["AVIF", "TIFF", "two frames", "PNG"])
+def test_damaged_bytes_are_told_of(kind: str) -> None:
+    if kind == "AVIF" and ".avif" not in Image.registered_extensions():
+        pytest.skip("this Pillow does not read AVIF")
+    picture = Image.fromarray(GREY).convert("RGB")
+    more = {"save_all": True, "append_images": [picture]}
+    if kind == "two frames":
+        data = encoded(picture, "TIFF", **more)
+    else:
+        data = encoded(picture, kind)
+    refused = 0
+    for place in range(len(data)):
+        damaged = bytearray(data)
+        damaged[place] ^= 0xFF
+        try:
+            decode(bytes(damaged), "x")
+        except ea.DataError:
+            refused += 1
+    assert refused > 20
+
+
 def test_avif_where_pillow_reads_it(tmp_path: Path, monkeypatch: Any) -> None:
     if ".avif" not in Image.registered_extensions():
         pytest.skip("this Pillow does not read AVIF")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import struct
 import warnings
@@ -30,7 +31,10 @@ SUFFIXES = (
     *(".tif", ".tiff", ".ppm", ".pgm", ".pbm"),
 )
 MOST_PIXELS = 89_478_485  # Pillow's own limit: a quarter of a gibibyte of RGB
-_BROKEN = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error)
+_BROKEN = (  # what Pillow's decoders raise for damaged files
+    *(ArithmeticError, AttributeError, EOFError, LookupError, OSError, RuntimeError),
+    *(SyntaxError, TypeError, ValueError, struct.error, zlib.error),
+)
 _WIDE = 65_535 // 255  # divisor that converts 16-bit samples to 8 bits
 
 
@@ -62,7 +66,8 @@ def decode(source: Any, where: str) -> Array:
     image = source
     if not isinstance(source, image_module.Image):
         image = _opened(source, where)
-    frames = getattr(image, "n_frames", 1)
+    with _decoding(where):
+        frames = getattr(image, "n_frames", 1)
     if frames > 1 and image.format != "MPO":  # MPO: a photograph with its thumbnails
         raise DataError(
             f"{frames} pictures in one file (animated), expected one; save one of them "
@@ -71,11 +76,21 @@ def decode(source: Any, where: str) -> Array:
         )
     if image.width * image.height > MOST_PIXELS:
         raise _bomb(f"{image.width} x {image.height} pixels", where)
-    try:
+    with _decoding(where):
         image.load()
         wide = image.mode == "F" or (image.mode == "I" and not _is_16_bit(image))
         image = pillow("ImageOps").exif_transpose(image)
-    except image_module.DecompressionBombError as error:
+    if wide:
+        raise _depth(image.mode, where)
+    return _as_rgb(image, where)
+
+
+@contextlib.contextmanager
+def _decoding(where: str) -> Iterator[None]:
+    """Turns the errors of Pillow's decoders into a DataError."""
+    try:
+        yield
+    except pillow().DecompressionBombError as error:
         raise _bomb(str(error), where) from None
     except _BROKEN as error:
         raise DataError(
@@ -83,9 +98,6 @@ def decode(source: Any, where: str) -> Array:
             "picture; get the file again",
             where,
         ) from None
-    if wide:
-        raise _depth(image.mode, where)
-    return _as_rgb(image, where)
 
 
 def _opened(source: Any, where: str) -> Any:
