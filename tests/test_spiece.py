@@ -244,6 +244,11 @@ def test_the_translator_takes_a_t5(tmp_path):
         (b"\xff" * 40, {}, "is no SentencePiece model"),
         (b"not a model at all", {}, "is no SentencePiece model"),
         (model_of(piece("a"), piece("a")), {}, "is no SentencePiece model"),
+        (
+            model_of(*PIECES, piece("tree")).replace(b"tree", b"tre\xe8"),
+            {},
+            "is no SentencePiece model .*codec can't decode byte 0xe8",
+        ),
         (model_of(*PIECES), {"eos_token": "<end>"}, "the end token '<end>'"),
         (
             model_of(*PIECES),

@@ -58,13 +58,13 @@ def from_spiece(path: Path, settings: Mapping[str, Any]) -> SpieceTokenizer:
     try:
         model = library.SentencePieceProcessor()
         model.LoadFromSerializedProto(raw)
+        end = settings.get("eos_token", "</s>")
+        end = end.get("content") if isinstance(end, Mapping) else end
+        made = SpieceTokenizer(model, extra, str(end))  # reads all pieces
     except Exception as error:
         raise CheckpointError(
             f"{path}: is no SentencePiece model ({error}); fetch the file again"
         ) from None
-    end = settings.get("eos_token", "</s>")
-    end = end.get("content") if isinstance(end, Mapping) else end
-    made = SpieceTokenizer(model, extra, str(end))
     if end not in made.ids:
         raise CheckpointError(
             f"{path}: expected the end token {end!r} among its pieces; is this T5's "
