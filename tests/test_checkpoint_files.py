@@ -256,6 +256,8 @@ CONFIGS: dict[str, tuple[str, str]] = {
     "number": ("3", "object"),
     "not UTF-8": ("\udcff", "JSON"),
     "cut": ('{"vocab_size": 3', "JSON"),
+    "half": (r'{"hidden_act": "gelu\ud800"}', r"a text holds '\\ud800', half"),
+    "half key": (r'{"\uDE00": 1}', r"a text holds '\\ude00', half"),
     "key twice": ('{"hidden_size": 4, "hidden_size": 8}', "hidden_size"),
     "NaN": ('{"layer_norm_eps": NaN}', "NaN"),
     "Infinity": ('{"x": -Infinity}', "Infinity"),
@@ -292,6 +294,13 @@ def test_wrong_configs_are_errors(tmp_path: Path, text: str, named: str) -> None
         load_config(tmp_path)
     assert str(tmp_path / "config.json") in str(caught.value)
     assert len(str(caught.value)) < 1000
+
+
+def test_names_of_files_that_are_not_utf_8_are_read(tmp_path: Path) -> None:
+    names = {"0": os.fsdecode(b"caf\xe9"), "1": "\U0001f600"}
+    text = json.dumps({"id2label": names})
+    (tmp_path / "config.json").write_text(text, encoding="ascii")
+    assert load_config(tmp_path)["id2label"] == names
 
 
 def test_a_large_config_is_not_read(tmp_path: Path) -> None:

@@ -36,6 +36,11 @@ FILES = {
     "deep": ("tokenizer.json", b"[" * 100_000, "tokenizer.json: invalid type"),
     "a list": ("tokenizer.json", b"[]", "tokenizer.json: "),
     "settings": ("tokenizer_config.json", b"[]", "expected a JSON object"),
+    "half settings": (
+        "tokenizer_config.json",
+        rb'{"unk_token": "\ud800"}',
+        r"a text holds '\\ud800', half",
+    ),
     "deep settings": ("tokenizer_config.json", b"[" * 100_000, "not usable JSON"),
     "bad settings": ("tokenizer_config.json", b"{", r":1:2: not JSON"),
     "ids alone": ("vocab.json", b"[1]", "expected a JSON object"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evolving_attention.errors import CheckpointError, Error
+from evolving_attention.interop.json_file import refuse_halves
 from evolving_attention.interop.paths import read_inside
 from evolving_attention.text.time_limit import TimeLimit, has_regex
 
@@ -69,7 +70,9 @@ def read_json(path: Path, limit: int = MAX_SETTINGS_BYTES) -> Any:
     """Parse a JSON file; a damaged one is a CheckpointError with line and column."""
     raw = read_inside(path.parent, path.name, limit)
     try:
-        return json.loads(raw.decode("utf-8-sig"))
+        value = json.loads(raw.decode("utf-8-sig"))
+        refuse_halves(raw, value)
+        return value
     except json.JSONDecodeError as error:
         raise CheckpointError(
             f"{path}:{error.lineno}:{error.colno}: not JSON ({error.msg}); "
