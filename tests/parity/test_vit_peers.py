@@ -324,8 +324,9 @@ def test_other_architectures_of_timm_are_refused(tmp_path):
         ({"pretrained_cfg": {"input_size": "many"}}, None),
         ({"model_args": {"img_size": [12]}}, None),
         ({"model_args": {"num_heads": "two"}, "architecture": "vit_own"}, "heads"),
+        ({"model_args": {"init_values": [1]}}, r"init_values is \[1\], expected a num"),
     ],
-    ids=["arguments", "size", "one side", "heads"],
+    ids=["arguments", "size", "one side", "heads", "scale"],
 )
 def test_configs_of_timm_with_odd_values(change, text, tmp_path):
     tensors = timm_tensors()

@@ -72,6 +72,7 @@ _TIMM_RULES = Rules(
     strings=("global_pool",),
     objects=("model_args", "pretrained_cfg"),
 )
+_ARGUMENT_RULES = Rules(numbers={"init_values": (0.0, 1_000.0)})
 _TIMM_EPS = 1e-6  # epsilon of timm's norms; its config.json cannot change it
 _ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}
 # Settings of timm that change the result but leave no trace in the tensors, and the
@@ -192,7 +193,8 @@ def _from_timm_folder(
     folder: CheckpointFolder, architecture: str, overrides: Mapping[str, Any]
 ) -> CheckpointFolder:
     source = str(folder.path)
-    check_rules(folder.config, str(folder.path / "config.json"), _TIMM_RULES)
+    file = str(folder.path / "config.json")
+    check_rules(folder.config, file, _TIMM_RULES)
     held = folder.tensors
     needed = ("patch_embed.proj.weight", "pos_embed", "blocks.0.mlp.fc1.weight")
     absent = [name for name in needed if name not in held]
@@ -214,6 +216,7 @@ def _from_timm_folder(
             arguments |= implied
     arguments |= folder.config.get("model_args") or {}
     _check_implemented(arguments, source)
+    check_rules(arguments, file, _ARGUMENT_RULES)
     width, channels, height, across = held[needed[0]].shape
     token = "cls_token" in held
     patches = held[needed[1]].shape[1] - token
