@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch_files as tf
 from audit_watch import watching
+from helpers_models import tiny
 
 from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.interop import paths
@@ -294,6 +295,31 @@ def test_wrong_configs_are_errors(tmp_path: Path, text: str, named: str) -> None
         load_config(tmp_path)
     assert str(tmp_path / "config.json") in str(caught.value)
     assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"hidden_act": "silu"}, r"\[hidden_act\] unknown activation 'silu'"),
+        ({"attention": ["vanilla", *["evolving"] * 3]}, r"\[attention\] 4 specs for"),
+    ],
+)
+def test_settings_that_the_core_refuses_name_the_file(
+    change: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    model = tiny()
+    model.save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    with pytest.raises(ConfigError, match=rf"^{told}"):
+        type(model).from_pretrained(tmp_path, **change)
+    with pytest.raises(ConfigError, match=r"^\w+: dtype='float8'; expected"):
+        type(model).from_pretrained(tmp_path, dtype="float8")
+    values = {**json.loads(file.read_text()), **change}
+    file.write_text(json.dumps(values))
+    with pytest.raises(ConfigError, match=rf"^{file}: {told}"):
+        type(model).from_pretrained(tmp_path)
+    right = {"hidden_act": "relu", "attention": "vanilla"}
+    type(model).from_pretrained(tmp_path, **right)
 
 
 def test_names_of_files_that_are_not_utf_8_are_read(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 
@@ -14,7 +15,12 @@ from evolving_attention.device_names import host_array, resolve_device
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
 from evolving_attention.interop.rules import NameTable
 from evolving_attention.modeling.call import call_of
-from evolving_attention.modeling.config import CONFIGS, PretrainedConfig, make_known
+from evolving_attention.modeling.config import (
+    CONFIGS,
+    PretrainedConfig,
+    make_known,
+    named_file,
+)
 from evolving_attention.modeling.outputs import ModelOutput
 from evolving_attention.modeling.pickles import PickleMixin
 from evolving_attention.modeling.placement import (
@@ -417,9 +423,8 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         if num_labels is not None:
             overrides["num_labels"] = num_labels
         cls._check_overrides(config_overrides)
-        config = cls.config_class._from_file(folder.config, folder.path, **overrides)
-        model = cls.__new__(cls)
-        model._build(cls._adapt(config, folder.tensors), dtype)
+        with named_file(folder.path, partial(cls._built, folder, {}, "float32")):
+            model = cls._built(folder, overrides, dtype)
         shapes = {name: tensor.shape for name, tensor in model._state()}
         sizes = model.config.sizes()
         assigned, report = match(
@@ -444,6 +449,19 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         model._read_more(folder.path, config_overrides)
         model._core.to(where)
         return model.eval()
+
+    @classmethod
+    def _built(
+        cls: type[_Self],
+        folder: CheckpointFolder,
+        overrides: Mapping[str, Any],
+        dtype: Any,
+    ) -> _Self:
+        """Creates a folder's model; its parameters have no memory yet."""
+        config = cls.config_class.from_dict(folder.config, **overrides)
+        model = cls.__new__(cls)
+        model._build(cls._adapt(config, folder.tensors), dtype)
+        return model
 
     def _read_more(self, folder: Path, overrides: Mapping[str, Any]) -> None:
         """Reads further files of a folder, besides config and weights."""

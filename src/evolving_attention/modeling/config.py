@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -126,6 +127,26 @@ def _classes(names: dict[int, str], count: int) -> dict[str, Any]:
     names = names or {i: f"LABEL_{i}" for i in range(count)}
     numbers = {label: i for i, label in names.items()}
     return {"num_labels": count, "id2label": names, "label2id": numbers}
+
+
+@contextlib.contextmanager
+def named_file(folder: str | Path, without: Callable[[], Any]) -> Iterator[None]:
+    """Adds the file to a ConfigError that is also raised by ``without``.
+
+    Args:
+        folder: the folder with the config.json.
+        without: does the same, without what the caller sets.
+    """
+    try:
+        yield
+    except ConfigError as error:
+        try:
+            without()
+        except ConfigError as own:
+            if str(own) == str(error):
+                file = Path(folder, "config.json")
+                raise ConfigError(f"{file}: {error}") from None
+        raise
 
 
 class PretrainedConfig:
@@ -303,16 +324,8 @@ class PretrainedConfig:
             ConfigError: as in the constructor; names the file if ``overrides`` are not
                 the cause.
         """
-        try:
+        with named_file(folder, partial(cls.from_dict, values)):
             return cls.from_dict(values, **overrides)
-        except ConfigError as error:
-            try:
-                cls.from_dict(values)
-            except ConfigError as own:
-                if str(own) == str(error):
-                    file = Path(folder, "config.json")
-                    raise ConfigError(f"{file}: {error}") from None
-            raise
 
     @classmethod
     def from_pretrained(cls: type[_Self], name: str | Path, **overrides: Any) -> _Self:
