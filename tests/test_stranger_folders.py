@@ -21,6 +21,7 @@ from spiece_data import PIECES, model_of
 import evolving_attention as ea
 from evolving_attention import durable
 from evolving_attention.errors import CheckpointError
+from evolving_attention.training.state import TrainerState
 
 ROWS = [{"input_ids": [2, 5 + i % 9, 3], "label": i % 2} for i in range(12)]
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "time", "fly"]
@@ -303,6 +304,26 @@ def test_a_state_with_other_values_is_refused(
     trainer.add_callback(ea.EarlyStoppingCallback(9))
     with pytest.raises(CheckpointError, match=rf"trainer_state\.json: .*{told}"):
         trainer.train(resume_from_checkpoint=str(folder / "checkpoint-3"))
+
+
+def test_a_state_is_read_by_itself(tmp_path: Path, made: Callable[[Any], Path]) -> None:
+    file = tmp_path / "trainer_state.json"
+    state = TrainerState(global_step=3)
+    state.save_to_json(file)
+    assert TrainerState.load_from_json(file) == state
+    whole = made(run_folder) / "checkpoint-3" / file.name
+    assert TrainerState.load_from_json(str(whole)).global_step == 3
+    for data, told in (
+        (file.read_bytes()[:50], "not valid JSON"),
+        (b"\xff", "not valid JSON"),
+        (b"3", "expected an object"),
+    ):
+        file.write_bytes(data)
+        with pytest.raises(CheckpointError, match=rf"{file}: .*{told}"):
+            TrainerState.load_from_json(file)
+    file.unlink()
+    with pytest.raises(CheckpointError, match=rf"cannot read {file}: .*No such file"):
+        TrainerState.load_from_json(file)
 
 
 def test_sums_that_were_not_finite_go_on(

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evolving_attention.durable.files import reported
 from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.field_types import check_type, describe, members
-from evolving_attention.interop.json_file import read_object
+from evolving_attention.interop.json_file import parse_object, read_object
 
 __all__ = [
     "STATE",
@@ -168,9 +169,16 @@ class TrainerState:
 
     @classmethod
     def load_from_json(cls, path: str | pathlib.Path) -> TrainerState:
-        """Reads a file that :meth:`save_to_json` wrote."""
-        text = pathlib.Path(path).read_text(encoding="utf-8")
-        return cls.from_dict(json.loads(text), source=str(path))
+        """Reads a file that :meth:`save_to_json` wrote, or that of a checkpoint.
+
+        Raises:
+            CheckpointError: the file is missing or damaged.
+        """
+        with reported(f"cannot read {path}", "the state is not loaded"):
+            data = pathlib.Path(path).read_bytes()
+        values = parse_object(data, str(path), CheckpointError)
+        values.pop("resume", None)  # facts of a checkpoint that the Trainer reads
+        return cls.from_dict(values, source=str(path))
 
 
 @dataclass
