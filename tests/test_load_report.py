@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from helpers_models import tiny
 
+import evolving_attention as ea
 from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.interop.bert import BERT
 from evolving_attention.interop.hf import load_folder
@@ -411,6 +413,15 @@ def test_the_largest_number_of_a_type_is_kept() -> None:
     model.state_dict()["classifier.bias"][:] = [largest, -largest]
     kept = model.to("bfloat16").state_dict()["classifier.bias"].astype(np.float32)
     assert kept.tolist() == [largest, -largest]
+
+
+def test_flags_are_not_named_as_sizes(tmp_path: Path) -> None:
+    sizes = {"vocab_size": 9, "d_model": 16, "d_kv": 6, "d_ff": 8, "num_layers": 1}
+    ea.T5Model(ea.T5Config(**sizes, num_heads=3)).save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "num_heads": 1}))
+    with pytest.raises(CheckpointError, match=r"\(num_heads=1 in the config\)"):
+        ea.T5Model.from_pretrained(tmp_path)
 
 
 def test_rxnfp_matches_itself_and_its_base(rxnfp: Path) -> None:

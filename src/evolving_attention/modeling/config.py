@@ -402,7 +402,8 @@ class PretrainedConfig:
     def sizes(self) -> dict[str, int]:
         """Returns the options that determine sizes of parameter axes."""
         values = {name: getattr(self, name) for name in {**_COMMON, **self.defaults}}
-        return {k: v for k, v in values.items() if k.endswith(_SIZES)}
+        found = {k: v for k, v in values.items() if k.endswith(_SIZES)}
+        return {k: v for k, v in found.items() if not isinstance(v, bool)}
 
     @property
     def stacks(self) -> dict[str, int]:
