@@ -229,6 +229,7 @@ RECORDS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         lambda r: r.update(mean=[0.0, 0.0], deviation=[1.0, 1.0]),
         r"mean is \[0.0, 0.0\], expected 1 numbers",
     ),
+    "pictures: infinite": (lambda r: r.update(scale=[1 << 9999]), "cannot be used"),
     "graph: one more": (lambda r: r["classes"].append(7), "classes is .*of 2 labels"),
     "graph: no classes": (
         lambda r: r.update(classes=None),

@@ -24,6 +24,7 @@ __all__ = [
     "reported",
     "sync_folder",
     "temporary_name",
+    "usable_values",
     "write_bytes",
     "write_files",
     "write_json",
@@ -214,3 +215,21 @@ def reported(what: str, state: str) -> Iterator[None]:
         report = CheckpointError(f"{what}: {error}; {state}. To go on, {advice}")
         report.errno = error.errno
         raise report from error
+
+
+@contextmanager
+def usable_values(file: Path, expected: str) -> Iterator[None]:
+    """Turns errors about the values that a file holds into a CheckpointError."""
+    try:
+        yield
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RuntimeError,  # PyTorch's, of its generator
+        TypeError,
+        ValueError,
+    ) as bad:
+        raise CheckpointError(
+            f"{file}: cannot be used ({bad!r:.300}), expected {expected}"
+        ) from bad

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ from evolving_attention import durable
 from evolving_attention.attention import from_config
 from evolving_attention.data.series_scaling import SeriesScaler
 from evolving_attention.device_names import resolve_device
-from evolving_attention.durable.files import digest, reported
+from evolving_attention.durable.files import digest, reported, usable_values
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
 from evolving_attention.estimators import architecture
 from evolving_attention.interop.evolving_mark import weights_stem
@@ -217,16 +217,9 @@ def read_own(estimator_class: type, folder: Path, device: str) -> dict[str, Any]
     return record
 
 
-@contextlib.contextmanager
-def usable(folder: Path) -> Iterator[None]:
+def usable(folder: Path) -> AbstractContextManager[None]:
     """Turns errors about the values of a record into a CheckpointError."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            f"{folder / FILE}: cannot be used ({error!r}), expected what save() wrote; "
-            "save it again"
-        ) from error
+    return usable_values(folder / FILE, "what save() wrote; save it again")
 
 
 def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:

@@ -14,7 +14,7 @@ import pathlib
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from evolving_attention import durable
 from evolving_attention.device_names import host_array
-from evolving_attention.durable.files import reported
+from evolving_attention.durable.files import reported, usable_values
 from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.interop.hf import load_folder
 from evolving_attention.interop.paths import open_inside, present
@@ -302,23 +302,12 @@ def save_processing_class(processing_class: Any, folder: pathlib.Path) -> None:
         processing_class.save_pretrained(folder)
 
 
-@contextmanager
-def usable(path: pathlib.Path) -> Iterator[None]:
+def usable(path: pathlib.Path) -> AbstractContextManager[None]:
     """Turns errors about the values of a saved state into a CheckpointError."""
-    try:
-        yield
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        RuntimeError,  # PyTorch's, of its generator
-        TypeError,
-        ValueError,
-    ) as bad:
-        raise CheckpointError(
-            f"{path / STATE}: cannot be used ({bad!r:.300}), expected what a Trainer "
-            "with the same callbacks wrote; choose another checkpoint"
-        ) from bad
+    return usable_values(
+        path / STATE,
+        "what a Trainer with the same callbacks wrote; choose another checkpoint",
+    )
 
 
 def restore(parts: RunParts, path: pathlib.Path) -> TrainerState:
