@@ -137,6 +137,56 @@ def test_packed_and_padded_batches_are_not_mixed(tmp_path: Path) -> None:
     assert found.predictions.shape == (len(rows), 9, 2)
 
 
+def losses(folder: Path, model: Any, rows: Any, collator: Any = None) -> list[float]:
+    """Returns the losses of evaluations in batches of several sizes."""
+    found = []
+    for size in (1, 2, 3, len(rows)):
+        run = trainer_of(folder, model, collator)
+        run.args.per_device_eval_batch_size = size
+        found.append(run.evaluate(rows)["eval_loss"])
+    return found
+
+
+def test_the_loss_is_the_mean_over_labelled_tokens(tmp_path: Path) -> None:
+    rows, model = tagged(), tagger()
+    for row in rows[:7]:
+        row["labels"][1:] = [-100] * (len(row["labels"]) - 1)
+    rows[3]["labels"] = [-100] * LENGTHS[3]  # nothing to learn in this row
+    found = losses(tmp_path, model, rows) + losses(
+        tmp_path, model, rows, collate_padded
+    )
+    with ea.no_grad():
+        whole = model.eval()(**collate_padded(rows)).loss.item()
+    assert found == pytest.approx([whole] * 8, rel=1e-5)
+
+
+def test_the_loss_is_the_mean_over_rows_of_a_class(tmp_path: Path) -> None:
+    rows = [{**row, "labels": i % 2} for i, row in enumerate(tagged())]
+    for i in (0, 3, 4, 8):
+        rows[i]["labels"] = -100
+    model = ea.BertForSequenceClassification(ea.BertConfig(**SIZES))
+    with ea.no_grad():
+        whole = model.eval()(**collate_padded(rows)).loss.item()
+    assert losses(tmp_path, model, rows) == pytest.approx([whole] * 4, rel=1e-5)
+    # The number -100 of a regression is a label like any other.
+    model = ea.BertForSequenceClassification(ea.BertConfig(**SIZES, num_labels=1))
+    with ea.no_grad():
+        whole = model.eval()(**collate_padded(rows)).loss.item()
+    assert losses(tmp_path, model, rows) == pytest.approx([whole] * 4, rel=1e-5)
+
+
+def test_the_loss_of_padded_pairs_is_that_of_packed_ones(tmp_path: Path) -> None:
+    def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
+        ids = collate_padded([{"input_ids": row["input_ids"]} for row in rows])
+        labels = [{"input_ids": row["labels"]} for row in rows]
+        return {**ids, "labels": collate_padded(labels, pad_token_id=-100)["input_ids"]}
+
+    model, rows = helpers_translation.model(30), tagged()
+    rows = [{**row, "labels": row["input_ids"][i % 3 :]} for i, row in enumerate(rows)]
+    found = losses(tmp_path, model, rows, collate)
+    assert found == pytest.approx(losses(tmp_path, model, rows), rel=1e-5)
+
+
 class Pair(Alone):
     """Two threads as the processes of a run; what is sent must fit JSON."""
 

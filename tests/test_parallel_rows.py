@@ -39,7 +39,7 @@ def test_batches_hold_both_sides():
     assert batch["labels"].tolist() == [2, 8, 9, 2]
     assert batch["decoder_sequence_offsets"].tolist() == [0, 1, 4]
     assert [batches.row_count(batch), batches.token_count(batch)] == [2, 9]
-    assert batches.loss_weight(batch) == 4
+    assert batches.target_count(batch) == 4
     assert data[0]["labels"].tolist() == [8, 9, 2]
 
 

@@ -69,16 +69,6 @@ def output_offsets(batch: Batch) -> np.ndarray:
     return np.asarray(batch[name if name in batch else "sequence_offsets"])
 
 
-def loss_weight(batch: Batch) -> int:
-    """Returns the weight of a batch's mean loss in the data set's mean.
-
-    It is the number of rows; for packed encoder-decoder targets, of predicted tokens.
-    """
-    if "decoder_sequence_offsets" in batch and "labels" in batch:
-        return int(np.sum(np.asarray(batch["labels"]) != IGNORED))
-    return row_count(batch)
-
-
 def target_count(batch: Batch) -> int:
     """Number of targets over which the loss of a batch is a mean."""
     if "masked" in batch:
@@ -87,6 +77,29 @@ def target_count(batch: Batch) -> int:
     if labels is None or labels.dtype.kind not in "iu":
         return row_count(batch)
     return int(np.count_nonzero(labels != IGNORED))
+
+
+def loss_weight(batch: Batch, logits: Any) -> int:
+    """Returns the weight of a batch's mean loss in the data set's mean.
+
+    It is the number of targets if each label is the class of one of the model's
+    outputs, or if values are masked; else the number of rows.
+
+    Args:
+        batch: the batch.
+        logits: the model's; None if it has none.
+    """
+    if "masked" in batch or _are_classes(batch.get("labels"), logits):
+        return target_count(batch)
+    return row_count(batch)
+
+
+def _are_classes(labels: Any, logits: Any) -> bool:
+    """Whether each label [...] is the class of one of the logits [..., classes]."""
+    if labels is None or logits is None:
+        return False
+    shape: tuple[int, ...] = tuple(logits.shape)
+    return shape[-1] > 1 and np.shape(labels) == shape[:-1]
 
 
 def counts_of(batch: Batch) -> tuple[int, int]:

@@ -44,7 +44,8 @@ class EvaluationResult:
     ([tokens, 2] for start and end logits, with labels [N, 2], the positions); None with
     loss_only. Token outputs of a collator's padded batches are [N, longest, ...], and
     labels per token [N, longest]; rows of narrower batches end with -100 in both.
-    ``loss`` is the mean over rows, or over packed target tokens; None without labels.
+    ``loss`` is the mean over targets, which are rows or, with a label per token, those
+    that are not -100; None without targets.
     """
 
     predictions: np.ndarray | None
@@ -96,11 +97,13 @@ def evaluation_loop(
                     else:
                         out = model(**b.inputs_of(batch), **extra)
                         value = out.loss
-                    weight = b.loss_weight(batch)
-                    loss = float(value.item()) * weight if labelled else 0.0
+                    weight = b.loss_weight(batch, out.logits)
+                    scored = labelled and weight > 0  # a mean of no targets is NaN
+                    loss = float(value.item()) * weight if scored else 0.0
                     nll = math.nan
                     if labelled and "decoder_sequence_offsets" in batch:
-                        nll = _token_loss(out, batch) * weight if extra else loss
+                        own = extra and scored
+                        nll = _token_loss(out, batch) * weight if own else loss
                     parts.append((done, loss, nll, weight, count, labelled))
                     if not loss_only:
                         found.add(batch, _results(out), done)
@@ -145,7 +148,7 @@ def given_loss(
 
     As in Hugging Face's Trainer, it is called as ``loss_func(outputs, labels,
     num_items_in_batch=n)``. n counts this batch's labels, except those that are -100:
-    a step weights the means of its batches by these counts.
+    steps and evaluations weight the means of their batches by these counts.
     """
     inputs = dict(inputs)
     labels = inputs.pop("labels")
