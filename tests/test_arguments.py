@@ -222,6 +222,9 @@ def test_derived_values() -> None:
     assert args.train_sampling_strategy == "random"
     better = TrainingArguments("o", eval_strategy="epoch", metric_for_best_model="f1")
     assert better.greater_is_better is True
+    for name in ("eval_perplexity", "rmse", "mse", "eval_mae", "invalid_outputs"):
+        error = TrainingArguments("o", metric_for_best_model=name)
+        assert error.greater_is_better is False
     for spelling in ("gradient_checkpointing", "activation_checkpointing"):
         for on in (True, False):
             given = TrainingArguments("out", **{spelling: on})

