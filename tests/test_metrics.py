@@ -116,6 +116,19 @@ def test_tuple_of_outputs_counts_by_its_first():
     )
 
 
+def test_rows_without_a_class_are_left_out(predicted_and_true):
+    pytest.importorskip("sklearn")
+    predicted, true = predicted_and_true
+    logits, without = logits_of(predicted, 2), true.copy()
+    without[::3] = -100
+    kept = without != -100
+    for task in ("cola", "mrpc"):
+        expected = glue.metrics(task)((logits[kept], true[kept]))
+        assert glue.metrics(task)((logits, without)) == expected
+    with pytest.raises(InputError, match=r"all 4 labels are -100, .*; evaluate rows"):
+        glue.metrics("cola")((logits[:4], np.full(4, -100)))
+
+
 def test_mistakes():
     metric = glue.metrics("mnli")
     with pytest.raises(ShapeError, match=r"shape \(2, 3\) and labels \(3,\)"):

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evolving_attention.errors import NonFiniteError, ShapeError
+from evolving_attention.data.collate import IGNORED
+from evolving_attention.errors import InputError, NonFiniteError, ShapeError
 
 __all__ = ["EvalPrediction", "class_predictions", "score_predictions"]
 
@@ -49,11 +50,23 @@ def _checked(prediction: EvalPrediction) -> tuple[np.ndarray, np.ndarray]:
 
 
 def class_predictions(prediction: EvalPrediction) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (predicted class, true class), int64 [N]; logits give their argmax."""
+    """Returns (predicted class, true class), int64 [N]; logits give their argmax.
+
+    Rows and tokens of the class -100 are left out, as the loss leaves them out.
+
+    Raises:
+        InputError: all are of the class -100.
+    """
     outputs, labels = _checked(prediction)
     if outputs.ndim > 1:
         outputs = outputs.argmax(axis=1)
-    return outputs.astype(np.int64), labels.astype(np.int64)
+    kept = labels != IGNORED
+    if not kept.any():
+        raise InputError(
+            f"all {len(labels)} labels are {IGNORED}, no class, expected at least one "
+            "class; evaluate rows that have one, or leave compute_metrics out"
+        )
+    return outputs[kept].astype(np.int64), labels[kept].astype(np.int64)
 
 
 def score_predictions(prediction: EvalPrediction) -> tuple[np.ndarray, np.ndarray]:

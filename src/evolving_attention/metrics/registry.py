@@ -28,7 +28,8 @@ def compute_metrics(
 
     Returns:
         A function that returns ``{key: value}``, and if there is more than one value
-        also ``combined_score``, their mean.
+        also ``combined_score``, their mean. Rows and tokens of the class -100 are left
+        out.
 
     Raises:
         ConfigError: a name is unknown.
