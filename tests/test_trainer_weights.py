@@ -392,8 +392,27 @@ def test_a_missing_weight_has_a_row(tmp_path: Path, row: int) -> None:
 def test_a_class_below_0_has_no_weight(tmp_path: Path, given: Any) -> None:
     data = rows(label=lambda i: -100 if i == 7 else i % 2)
     says = r"label of train_dataset\[7\] is -100, expected classes from 0"
-    with pytest.raises(ConfigError, match=says):
-        trainer_of(tmp_path, tiny(), data, class_weight=given).train()
+    with pytest.raises(ConfigError, match=says):  # it is a score like any other
+        trainer_of(tmp_path, tiny(num_labels=1), data, class_weight=given).train()
+
+
+@pytest.mark.parametrize("given", ["balanced", {1: 2.0}])
+def test_class_weights_leave_out_rows_without_a_class(
+    tmp_path: Path, given: Any
+) -> None:
+    data = rows(label=lambda i: -100 if i % 4 == 2 else int(i % 3 == 1))
+    labelled = [row for row in data if row["label"] != -100]
+    options = {"optim": "sgd", "learning_rate": 0.1, "max_grad_norm": 0}
+    options |= {"per_device_train_batch_size": 24, "class_weight": given}
+    found = trained(tmp_path, data, model=dict(NO_DROPOUT), **options)
+    expected = trained(tmp_path, labelled, model=dict(NO_DROPOUT), **options)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6)
+    labels, by_row = seen(tmp_path, data[:7], twice, class_weight="balanced")
+    by_class = np.where(labels == 1, 5 / 4, 5 / 6)  # 3 of class 0, 2 of class 1
+    np.testing.assert_allclose(by_row[labels >= 0], by_class[labels >= 0])
+    none = trainer_of(tmp_path, tiny(), rows(label=lambda i: -100), class_weight=given)
+    with pytest.raises(InputError, match="weights of all training rows with a label"):
+        none.train()
 
 
 # ------------------------------------------------------- rows that a collator moves

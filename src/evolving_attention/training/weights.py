@@ -75,9 +75,10 @@ class RowWeights:
         if by_class is None:
             self._labels = _numbers(rows)
         else:
-            self._labels = _labels(rows)
-            each = _of_classes(by_class, self._labels, config)
-            weights *= each[self._labels]
+            self._labels = _labels(rows, getattr(config, "num_labels", 0) != 1)
+            kept = self._labels[_have_class(self._labels)]
+            each = _of_classes(by_class, kept, config)
+            weights *= _weights_of(self._labels, each)
         counted = weights
         if self._labels is not None and getattr(config, "num_labels", 0) != 1:
             counted = weights[_have_class(self._labels)]
@@ -113,8 +114,13 @@ class RowWeights:
         if rows is not None and not self._is_reordered(labels, rows):
             return values[rows]
         by_class, known = self._by_class, self._labels
-        if by_class is not None and known is not None and np.isin(labels, known).all():
-            return np.asarray(by_class[labels])
+        if (
+            by_class is not None
+            and known is not None
+            and (labels.ndim == 1 and labels.dtype.kind in "iu")
+            and np.isin(labels, known).all()
+        ):
+            return _weights_of(labels, by_class)
         given = KEY if by_class is None else "class_weight"
         raise InputError(
             "Trainer: data_collator made other rows than those it was given (labels "
@@ -197,6 +203,14 @@ def _have_class(labels: Array) -> Array:
     return np.asarray(labels != IGNORED)
 
 
+def _weights_of(labels: Array, each: Array) -> Array:
+    """Returns the weight of the class of each row; 1 for rows without a class."""
+    found = np.ones(len(labels), each.dtype)
+    kept = _have_class(labels)
+    found[kept] = each[labels[kept]]
+    return found
+
+
 def _checked(given: Any, count: int) -> Array:
     """Returns ``sample_weight`` as float64 [count]."""
     if isinstance(given, list) and any(weight is None for weight in given):
@@ -243,8 +257,8 @@ def _numbers(rows: Any) -> Array | None:
     return found if found.shape == (len(rows),) and found.dtype.kind in "biuf" else None
 
 
-def _labels(rows: Any) -> Array:
-    """Returns the class of every row: int64 [N]."""
+def _labels(rows: Any, classes: bool) -> Array:
+    """Returns the class of every row: int64 [N]; -100 for none if all are classes."""
     found = np.asarray(_column(rows))
     if found.shape != (len(rows),) or found.dtype.kind not in "iu":
         raise ConfigError(
@@ -252,8 +266,9 @@ def _labels(rows: Any) -> Array:
             f"of train_dataset, got labels {found.dtype} of shape {found.shape}; leave "
             "it out, or give rows a sample_weight"
         )
-    if found.min(initial=0) < 0:
-        row = int(np.argmax(found < 0))
+    bad = (found < 0) & ~(classes & (found == IGNORED))
+    if bad.any():
+        row = int(np.argmax(bad))
         raise ConfigError(
             f"TrainingArguments: class_weight is given and the label of "
             f"train_dataset[{row}] is {found[row]}, expected classes from 0; leave the "
@@ -270,7 +285,9 @@ def _of_classes(given: Any, labels: Array, config: Any) -> Array:
     each = np.ones(count)
     if given == "balanced":
         found = np.bincount(labels, minlength=count)
-        return np.asarray(len(labels) / ((found > 0).sum() * np.maximum(found, 1)))
+        return np.asarray(
+            len(labels) / (max(1, (found > 0).sum()) * np.maximum(found, 1))
+        )
     for name, weight in given.items():
         number = names.get(name, _number(name))
         if number is None or not 0 <= number < count:
