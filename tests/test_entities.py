@@ -63,6 +63,21 @@ def test_sentences_are_told_apart():
         ea.metrics.entity_metrics(TAGS, rows)((logits[1:], labels[1:]))
 
 
+@pytest.mark.parametrize("form", ["packed", "padded"])
+def test_tokens_without_labels_have_no_scores(form: str):
+    pytest.importorskip("seqeval")
+    rows = [{"input_ids": [2, 9], "labels": [-100, -100]}] * 3
+    shape = (6,) if form == "packed" else (3, 2)
+    pair = np.zeros((*shape, 3)), np.full(shape, -100)
+    says = "none of 3 sentences has a token with a tag, expected at least one"
+    with pytest.raises(ea.InputError, match=says):
+        ea.metrics.entity_metrics(TAGS, rows)(pair)
+    with pytest.raises(ea.InputError, match="none of 1 sentences"):
+        ea.metrics.entity_scores([[]], [[]])
+    mixed = ea.metrics.entity_scores([[], ["O"]], [[], ["O"]])
+    assert mixed["accuracy"] == 1.0
+
+
 def test_without_seqeval_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "seqeval.metrics", None)
     with pytest.raises(ea.MissingExtraError, match=r"evolving-attention\[ner\]"):

@@ -129,6 +129,14 @@ def test_rows_without_a_class_are_left_out(predicted_and_true):
         glue.metrics("cola")((logits[:4], np.full(4, -100)))
 
 
+@pytest.mark.parametrize("true", [[0, 1, 2], [0, 2, 2]])
+def test_f1_is_of_two_classes(true):
+    pytest.importorskip("sklearn")
+    predicted = np.eye(3)[[0, 0, 2]]
+    with pytest.raises(InputError, match=r"f1: .*classes \[0, .*2\], expected 0 and 1"):
+        glue.metrics("mrpc")((predicted, np.array(true)))
+
+
 def test_mistakes():
     metric = glue.metrics("mnli")
     with pytest.raises(ShapeError, match=r"shape \(2, 3\) and labels \(3,\)"):

@@ -30,7 +30,7 @@ def entity_scores(
         ``accuracy`` (of tokens), from 0 to 1, as Hugging Face's run_ner reports them.
 
     Raises:
-        InputError: the numbers of sentences or tokens differ, or there are none.
+        InputError: the numbers of sentences or tokens differ, or there is no token.
         MissingExtraError: seqeval is not installed.
 
     Example::
@@ -45,6 +45,12 @@ def entity_scores(
             f"entity_scores: {len(predictions)} predictions and {len(references)} "
             f"references{where}; expected as many tags of each sentence, and at least "
             "one sentence"
+        )
+    if not any(len(tags) for tags in references):
+        raise InputError(
+            f"entity_scores: none of {len(references)} sentences has a token with a "
+            "tag, expected at least one (the label -100 is no tag); score labelled "
+            "sentences, or leave compute_metrics out"
         )
     seqeval = require("seqeval.metrics", extra="ner", why="to score entities")
     both = [list(map(list, references)), list(map(list, predictions))]

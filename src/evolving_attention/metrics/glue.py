@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from evolving_attention.errors import require
+from evolving_attention.errors import InputError, require
 
 __all__ = ["METRICS"]
 
@@ -26,7 +26,18 @@ def accuracy(predicted: np.ndarray, true: np.ndarray) -> Values:
 
 
 def f1(predicted: np.ndarray, true: np.ndarray) -> Values:
-    """Returns F1 of class 1; 0 if class 1 neither occurs nor is predicted."""
+    """Returns F1 of class 1; 0 if class 1 neither occurs nor is predicted.
+
+    Raises:
+        InputError: there are other classes than two.
+    """
+    classes = np.union1d(true, predicted).tolist()
+    if len(classes) > 2 or (len(classes) == 2 and 1 not in classes):
+        raise InputError(
+            f"f1: the labels and predictions have the classes {classes}, "
+            "expected 0 and 1, for it is the F1 of class 1; leave f1 out, or average "
+            "that of several classes in a compute_metrics of your own"
+        )
     sklearn = require("sklearn.metrics", extra="glue", why=_WHY)
     return {"f1": float(sklearn.f1_score(true, predicted, zero_division=0))}
 
