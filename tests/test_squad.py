@@ -346,6 +346,19 @@ def test_scores_of_squad_2():
     assert "NoAns_exact" not in only
 
 
+def test_an_answer_of_articles_alone_is_an_answer():
+    """The official script counts questions by their answers, as they are given."""
+    questions = asked(("A", "the A"), ("cat",), ())
+    predictions = {"0": "A", "1": "cat", "2": ""}
+    found = scores.squad_v2_scores(predictions, questions)
+    assert (found["HasAns_total"], found["NoAns_total"]) == (2, 1)
+    assert found["HasAns_exact"] == found["NoAns_exact"] == found["exact"] == 100.0
+    odds = {"0": -5.0, "1": -4.0, "2": 5.0}
+    best = scores.best_thresholds({**predictions, "2": "dog"}, questions, odds)
+    assert best["best_exact"] == best["best_f1"] == 100.0
+    assert best["best_exact_thresh"] == best["best_f1_thresh"] == -4.0
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_the_best_thresholds_are_the_best_of_all(seed: int):
     random = np.random.default_rng(seed)

@@ -113,7 +113,7 @@ def squad_v2_scores(
         InputError: a question has no prediction, or there is no question.
     """
     asked = _with_predictions(predictions, questions)
-    has = [bool(_right(one)[0]) for one in asked]
+    has = [bool(one.texts) for one in asked]
     found: dict[str, float] = {}
     for prefix, kept in (
         ("", [True] * len(asked)),
@@ -161,12 +161,12 @@ def best_thresholds(
     found: dict[str, float] = {}
     for name, measure in (("exact", exact_match), ("f1", answer_f1)):
         # If nothing is answered, the questions without an answer are right.
-        total = best = float(sum(not _right(one)[0] for one in asked))
+        total = best = float(sum(not one.texts for one in asked))
         threshold = 0.0
         for one in order:  # answer one more, the most certain first
-            right, answer = _right(one), answers[one.id]
-            if right[0]:
-                total += _best(measure, answer, right)
+            answer = answers[one.id]
+            if one.texts:
+                total += _best(measure, answer, _right(one))
             elif answer:
                 total -= 1
             if total > best:
