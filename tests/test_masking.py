@@ -147,12 +147,13 @@ def test_words_are_a_function_of_seed_epoch_and_row():
         assert not np.isin(random_words(*other, 40), first).any()
 
 
-def test_the_collator_trains(tmp_path: Path):
+@pytest.mark.parametrize("seed", [None, 7])
+def test_the_collator_trains(tmp_path: Path, seed: int | None):
     text = [line for lines in documents(8) for line in lines]
     rows = [{"input_ids": ids} for ids in WORDS(text)["input_ids"]]
-    collator = ea.pretraining.DataCollatorForLanguageModeling(WORDS)
 
     def run(out: str, steps: int, again: bool | None = None) -> Any:
+        collator = ea.pretraining.DataCollatorForLanguageModeling(WORDS, seed=seed)
         model = tiny("BertForMaskedLM", vocab_size=len(WORDS))
         args = ea.TrainingArguments(
             tmp_path / out,
@@ -182,3 +183,6 @@ def test_the_collators_seed():
     assert not np.array_equal(batches[0]["labels"], batches[1]["labels"])
     for batch in batches:
         assert np.array_equal(batch["input_ids"], second(rows)["input_ids"])
+    third = make(WORDS, seed=4)
+    third.load_state_dict(second.state_dict())
+    assert np.array_equal(third(rows)["labels"], first(rows)["labels"])

@@ -198,7 +198,7 @@ class DataCollatorForLanguageModeling:
         whole_word_mask, mlm_probability, mask_replace_prob, random_replace_prob: see
             :class:`TokenMasker`.
         seed: seed of the masks, instead of a key from ``numpy.random``: the n-th call
-            has the same masks in every run.
+            has the same masks in every run. The number of calls is in checkpoints.
 
     Raises:
         ConfigError: a setting cannot be used.
@@ -232,6 +232,14 @@ class DataCollatorForLanguageModeling:
             whole_word_mask=whole_word_mask,
         )
         self.seed, self._calls = seed, 0
+
+    def state_dict(self) -> dict[str, int]:
+        """Returns the number of calls, which a resumed run goes on from."""
+        return {"calls": self._calls}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Restores the result of :meth:`state_dict`."""
+        self._calls = int(state["calls"])
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Batch:
         """Returns the packed batch of rows with ``input_ids``, masked, with ``labels``.

@@ -71,6 +71,7 @@ class RunParts:
     schedule: Any
     args: TrainingArguments
     processing_class: Any
+    data_collator: Any
     fingerprint: dict[str, Any]
 
 
@@ -348,6 +349,8 @@ def restore(parts: RunParts, path: pathlib.Path) -> TrainerState:
         schedule = {**schedule, "base_lrs": parts.schedule.base_lrs}  # forced
     parts.schedule.load_state_dict(schedule)
     runtime.set_random_state(facts["random"])
+    if facts.get("collator") is not None:
+        _load_collator(parts.data_collator, facts["collator"])
     state.best_model_checkpoint = _best_beside(path, state, parts.args)
     return state
 
@@ -380,6 +383,26 @@ def _best_beside(
     return None
 
 
+@contextmanager
+def kept_collator(collator: Any) -> Iterator[None]:
+    """Restores the state of a collator after the block, if it has one."""
+    before = _collator_state(collator)
+    try:
+        yield
+    finally:
+        _load_collator(collator, before)
+
+
+def _collator_state(collator: Any) -> Any:
+    """Returns ``collator.state_dict()``; None if it has no state to load again."""
+    return collator.state_dict() if hasattr(collator, "load_state_dict") else None
+
+
+def _load_collator(collator: Any, state: Any) -> None:
+    if hasattr(collator, "load_state_dict"):
+        collator.load_state_dict(state)
+
+
 def load_model(model: Any, path: pathlib.Path) -> None:
     """Loads the weights of a checkpoint into an existing model of the same shape."""
     model.load_state_dict(load_folder(path).tensors)
@@ -391,6 +414,7 @@ def _resume_facts(parts: RunParts) -> dict[str, Any]:
         "schedule": parts.schedule.state_dict(),
         "optimizer_step": int(parts.optimizer.state_dict()["step"]),
         "random": runtime.get_random_state(),
+        "collator": _collator_state(parts.data_collator),
         "random_streams": RANDOM_STREAMS,
         "fingerprint": parts.fingerprint,
     }

@@ -187,7 +187,8 @@ class Loaders:
     """Makes the batches of a run; tokenizes its text data sets once.
 
     A collator's own randomness should come from ``numpy.random``, ``random`` or
-    PyTorch, imported before the run, whose states are saved in checkpoints.
+    PyTorch, imported before the run, whose states are saved in checkpoints; or the
+    collator has ``state_dict()``, of plain values, and ``load_state_dict()``.
 
     Args:
         args: arguments of the run.

@@ -398,6 +398,7 @@ class Trainer(Surroundings):
             schedule=self.lr_scheduler,
             args=self.args,
             processing_class=self.processing_class,
+            data_collator=self.data_collator,
             fingerprint=run_fingerprint(self.args, self.model, rows, self.team.size)
             | self._weights.fingerprint(),
         )
@@ -445,7 +446,8 @@ class Trainer(Surroundings):
         was_training = self.model.training
         self.model.train()
         try:
-            return self._loss(loader.make_batch(np.arange(count)))
+            with ckpt.kept_collator(self.data_collator):
+                return self._loss(loader.make_batch(np.arange(count)))
         finally:
             self.model.train(was_training)
 
