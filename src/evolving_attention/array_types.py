@@ -11,8 +11,6 @@ from evolving_attention.errors import ShapeError
 if TYPE_CHECKING:
     from evolving_attention._core import Tensor
 
-__all__ = ["ElementCount", "Sorted", "SupportsDLPack", "TensorLike"]
-
 
 class SupportsDLPack(Protocol):
     """An array of another library that shares its memory through DLPack."""

@@ -8,8 +8,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ContextDecorator, contextmanager
 from typing import Any, TypeVar, cast
 
-__all__ = ["buffer_copies", "evaluating", "kept_buffers", "no_grad", "put_back"]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 

@@ -11,8 +11,6 @@ import numpy as np
 
 from evolving_attention.errors import ConfigError
 
-__all__ = ["devices", "host_array", "resolve_device"]
-
 LOGGER = logging.getLogger("evolving_attention")
 
 #: If one of these files exists, the system has an NVIDIA GPU (the last is for WSL).

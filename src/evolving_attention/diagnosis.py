@@ -16,8 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["doctor", "loaded_runtimes", "self_test"]
-
 REQUIRED = ("numpy", "ml_dtypes", "safetensors", "tokenizers", "typer", "rich")
 OPTIONAL = (
     ("scikit-learn", "glue"),

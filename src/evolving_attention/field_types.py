@@ -20,22 +20,6 @@ import numpy as np
 
 from evolving_attention.errors import ConfigError
 
-__all__ = [
-    "FALSE_WORDS",
-    "JSON",
-    "NONE_WORDS",
-    "PYTHON",
-    "TRUE_WORDS",
-    "Notation",
-    "PathText",
-    "check_attributes",
-    "check_fields",
-    "check_type",
-    "describe",
-    "members",
-    "plain_scalar",
-]
-
 TRUE_WORDS = ("true", "yes", "on", "1", "t", "y")
 FALSE_WORDS = ("false", "no", "off", "0", "f", "n")
 NONE_WORDS = ("none", "null")

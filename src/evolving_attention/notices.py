@@ -6,8 +6,6 @@ import logging
 
 from evolving_attention.errors import ConfigError
 
-__all__ = ["say"]
-
 LOGGER = logging.getLogger("evolving_attention")
 
 

@@ -10,8 +10,6 @@ import numpy as np
 from evolving_attention._core import Tensor
 from evolving_attention.device_names import host_array
 
-__all__ = ["rebuilt", "reduced"]
-
 
 def reduced(tensor: Tensor) -> tuple[Any, ...]:
     """Returns the pickled state: values, dtype, device and a leaf's ``requires_grad``.

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["ProgressBar", "duration", "in_notebook"]
-
 SHOWN_AFTER = 1.0  # seconds; shorter work shows no bar
 REFRESH_SECONDS = 0.5
 

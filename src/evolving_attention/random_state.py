@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["get_random_state", "kept_random_state", "set_random_state", "set_seed"]
-
 
 def _core() -> Any:
     """The compiled core, loaded when first needed."""

@@ -20,19 +20,6 @@ from evolving_attention import _core
 from evolving_attention.errors import ConfigError, suggestion
 from evolving_attention.field_types import check_fields
 
-__all__ = [
-    "Bias",
-    "CustomEvolve",
-    "Evolve",
-    "Scope",
-    "Score",
-    "Slot",
-    "StepContext",
-    "from_config",
-    "kinds",
-    "register",
-]
-
 _KINDS: dict[str, dict[str, type[Slot]]] = {}  # by slot, then by name
 _S = TypeVar("_S", bound="Slot")
 _DEFAULTS = {"score": "dot", "scope": "dense", "bias": "none", "evolve": "vanilla"}

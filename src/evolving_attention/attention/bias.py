@@ -7,8 +7,6 @@ from typing import Any
 
 from evolving_attention.attention.base import Bias, register
 
-__all__ = ["NoBias", "RelativePositions"]
-
 
 @register("none")
 @dataclass(frozen=True)

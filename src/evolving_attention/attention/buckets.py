@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from evolving_attention.attention.base import Bias, register
 
-__all__ = ["BucketedPositions"]
-
 
 @register("buckets")
 @dataclass(frozen=True)

@@ -13,8 +13,6 @@ import numpy as np
 from evolving_attention._core import Packing, Tensor
 from evolving_attention.attention.base import Bias, Scope, Score, StepContext
 
-__all__ = ["CustomBias", "CustomScope", "CustomScore"]
-
 
 class _Custom:
     """Common base of these slots."""

@@ -12,8 +12,6 @@ from evolving_attention.attention.base import (
     without_false,
 )
 
-__all__ = ["Evolving"]
-
 
 @register("evolving")
 @dataclass(frozen=True)

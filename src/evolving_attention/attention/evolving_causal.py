@@ -12,8 +12,6 @@ from evolving_attention.attention.base import (
     without_false,
 )
 
-__all__ = ["EvolvingCausal"]
-
 
 @register("evolving_causal")
 @dataclass(frozen=True)

@@ -10,8 +10,6 @@ from evolving_attention.attention.base import (
     register,
 )
 
-__all__ = ["EvolvingReleased"]
-
 
 @register("evolving_released")
 @dataclass(frozen=True)

@@ -10,8 +10,6 @@ from evolving_attention.attention.base import (
     register,
 )
 
-__all__ = ["Predictive"]
-
 
 @register("predictive")
 @dataclass(frozen=True)

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from evolving_attention.attention.base import Bias, register
 
-__all__ = ["RelativePositions2d"]
-
 
 @register("relative_2d")
 @dataclass(frozen=True)

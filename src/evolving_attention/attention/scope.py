@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from evolving_attention.attention.base import Scope, register
 
-__all__ = ["Dense", "Edges", "Window"]
-
 
 @register("dense")
 @dataclass(frozen=True)

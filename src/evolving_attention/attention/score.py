@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from evolving_attention.attention.base import Score, register
 
-__all__ = ["Additive", "Concatenative", "Dot", "Multiplicative"]
-
 
 @register("dot")
 @dataclass(frozen=True)

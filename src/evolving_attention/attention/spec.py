@@ -15,17 +15,6 @@ from evolving_attention.attention.score import Dot
 from evolving_attention.attention.vanilla import Vanilla
 from evolving_attention.errors import ConfigError
 
-__all__ = [
-    "Spec",
-    "check_saved",
-    "each",
-    "equals_vanilla",
-    "from_config",
-    "layers_of",
-    "to_config",
-    "to_core",
-]
-
 
 @dataclass(frozen=True)
 class Spec(Checked):

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from evolving_attention.attention.base import Score, register
 
-__all__ = ["DenseSynthesizer", "RandomSynthesizer"]
-
 
 @register("dense_synthesizer")
 @dataclass(frozen=True)

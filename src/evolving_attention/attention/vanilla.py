@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from evolving_attention.attention.base import Evolve, register
 
-__all__ = ["Vanilla"]
-
 
 @register("vanilla")
 @dataclass(frozen=True)

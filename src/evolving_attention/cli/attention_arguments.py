@@ -15,19 +15,6 @@ from evolving_attention.field_types import check_fields
 if TYPE_CHECKING:
     from evolving_attention.attention import Evolve
 
-__all__ = [
-    "DEVICE",
-    "KINDS",
-    "AttentionOptions",
-    "needs",
-    "option",
-    "refuse",
-    "refuse_below",
-    "refuse_input",
-    "refuse_missing",
-    "refuse_unknown",
-]
-
 _DECLARED = _core.attention_kinds()["evolve"]
 KINDS = ", ".join(_DECLARED)  # for help texts
 DEVICE = (

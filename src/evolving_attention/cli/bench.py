@@ -30,8 +30,6 @@ from evolving_attention.cli.bench_steps import (
 from evolving_attention.cli.common import console, guarded, note, print_json
 from evolving_attention.errors import ConfigError
 
-__all__ = ["run"]
-
 ROUNDS = 5
 
 

@@ -14,18 +14,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "DTYPES",
-    "KINDS",
-    "SIZES",
-    "WORKS",
-    "gemm",
-    "has_torch",
-    "our_runs",
-    "torch_runs",
-    "turns",
-]
-
 # layers, width, heads, inner, vocabulary, batch, length
 SIZES: dict[str, tuple[int, int, int, int, int, int, int]] = {
     "tiny": (2, 32, 2, 64, 200, 2, 16),

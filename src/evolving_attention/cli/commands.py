@@ -16,15 +16,6 @@ from evolving_attention.cli.repeat import Once, repeated
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.spelling import in_flags
 
-__all__ = [
-    "HIDDEN_STEPS",
-    "Command",
-    "check_steps",
-    "of_groups",
-    "settle_saving",
-    "show",
-]
-
 Groups = Sequence[tuple[type, str]]
 Results = dict[str, Any] | None
 _Settle = Callable[[dict[str, Any]], dict[str, Any]]

@@ -23,25 +23,6 @@ from typing import Any, TextIO, TypeVar
 
 from evolving_attention import errors
 
-__all__ = [
-    "HELP_OPTIONS",
-    "ExitCode",
-    "console",
-    "exit_code",
-    "fit",
-    "guarded",
-    "interrupted",
-    "json_output",
-    "message",
-    "note",
-    "print_json",
-    "run_trainer",
-    "save_fitted",
-    "set_up_logging",
-    "set_up_process",
-    "tell",
-]
-
 HELP_OPTIONS = {"help_option_names": ["--help", "-h"]}  # for every command
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

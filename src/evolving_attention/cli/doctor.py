@@ -14,8 +14,6 @@ from evolving_attention.cli.common import (
     print_json,
 )
 
-__all__ = ["run"]
-
 
 @guarded
 def run(*, as_json: bool, run_self_test: bool = True) -> None:

@@ -19,16 +19,6 @@ from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.refused_arguments import REFUSED, on_the_command_line
 
-__all__ = [
-    "FineTuning",
-    "TrainedRun",
-    "accuracy",
-    "base_config",
-    "mean_squared_error",
-    "refuse_known",
-    "set_up_hub",
-]
-
 _LOGGER = logging.getLogger("evolving_attention")
 
 

@@ -34,8 +34,6 @@ from evolving_attention.interop.evolving_mark import base_type
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.refused_arguments import REFUSED
 
-__all__ = ["TRAIN", "fields", "main", "results"]
-
 _LOGGER = logging.getLogger("evolving_attention")
 
 _HELP = """Fine-tune, evaluate and predict a GLUE task or data of your own.

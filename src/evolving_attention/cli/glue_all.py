@@ -23,8 +23,6 @@ from evolving_attention.data.glue_tasks import TASKS, GlueTask, get_task
 from evolving_attention.errors import ConfigError, DataError
 from evolving_attention.field_types import check_fields
 
-__all__ = ["COMMAND"]
-
 _LOGGER = logging.getLogger("evolving_attention")
 _HELP = """Fine-tune and evaluate all GLUE tasks, or those of --tasks.
 

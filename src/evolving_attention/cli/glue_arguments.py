@@ -22,14 +22,6 @@ from evolving_attention.data.report import BAD_ROWS
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
 
-__all__ = [
-    "AttentionArguments",
-    "ColumnNames",
-    "DataTrainingArguments",
-    "ModelArguments",
-    "TuningArguments",
-]
-
 
 @dataclass
 class ModelArguments:

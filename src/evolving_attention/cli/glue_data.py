@@ -17,8 +17,6 @@ from evolving_attention.data.table import TableDataset
 from evolving_attention.errors import ConfigError, DataError, require
 from evolving_attention.notices import say
 
-__all__ = ["RunData", "check_needs", "limited", "load_data", "with_label_ids"]
-
 _LOGGER = logging.getLogger("evolving_attention")
 _NINE = sorted(TASKS.keys() - {"ax"})
 

@@ -15,14 +15,6 @@ from evolving_attention.data.several_labels import chosen
 from evolving_attention.interop.resolve import is_hub_id
 from evolving_attention.metrics.probabilities import finite_rows, probabilities
 
-__all__ = [
-    "model_card",
-    "prediction_lines",
-    "probability_lines",
-    "write_answers",
-    "write_predictions",
-]
-
 
 def prediction_lines(
     logits: np.ndarray,

@@ -25,8 +25,6 @@ from evolving_attention.cli.glue_arguments import (
 from evolving_attention.cli.repeat import Once
 from evolving_attention.training.arguments import TrainingArguments
 
-__all__ = ["GlueRun"]
-
 _LOGGER = logging.getLogger("evolving_attention")
 
 

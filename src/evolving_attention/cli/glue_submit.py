@@ -6,8 +6,6 @@ from pathlib import Path
 
 from evolving_attention.cli.common import guarded, json_output, note, print_json
 
-__all__ = ["run"]
-
 
 @guarded
 def run(

@@ -25,8 +25,6 @@ from evolving_attention.errors import ConfigError
 from evolving_attention.training.evaluate import speed_metrics
 from evolving_attention.training.trainer import Trainer
 
-__all__ = ["TextRun"]
-
 _LOGGER = logging.getLogger("evolving_attention")
 
 

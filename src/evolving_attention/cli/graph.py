@@ -23,8 +23,6 @@ from evolving_attention.errors import ConfigError, DataError, InputError
 from evolving_attention.interop.json_file import read_object
 from evolving_attention.interop.paths import present
 
-__all__ = ["EVALUATE", "PREDICT", "TRAIN"]
-
 READING = "reading.json"  # how the graph was read; stored with the classifier
 _DATA = (arguments.GraphFittedDataArguments, "Data")
 _FITTED = ("data_file", "model_dir")  # most used with a fitted classifier

@@ -17,16 +17,6 @@ from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
 
-__all__ = [
-    "GraphAttentionArguments",
-    "GraphDataArguments",
-    "GraphEvaluateArguments",
-    "GraphFittedDataArguments",
-    "GraphModelArguments",
-    "GraphPredictArguments",
-    "GraphTrainingArguments",
-]
-
 
 @dataclass
 class GraphDataArguments:

@@ -17,8 +17,6 @@ from evolving_attention.cli.repeat_results import RESULTS
 from evolving_attention.cli.timeseries_results import align, predicted, write_csv
 from evolving_attention.errors import DataError, ShapeError
 
-__all__ = ["EVALUATE", "PREDICT", "TRAIN"]
-
 
 def _train(
     data: Any, model: Any, attention: Any, training: Any, once: Once

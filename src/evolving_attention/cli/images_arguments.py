@@ -18,15 +18,6 @@ from evolving_attention.cli.model_options import json_object
 from evolving_attention.device_names import resolve_device
 from evolving_attention.field_types import PathText, check_fields
 
-__all__ = [
-    "EvaluateImageArguments",
-    "ImageAttentionArguments",
-    "ImageDataArguments",
-    "ImageModelArguments",
-    "ImageTrainingArguments",
-    "PredictImageArguments",
-]
-
 _DATA = (
     "A folder with a folder of pictures for each class, or an .npz file with X and y"
 )

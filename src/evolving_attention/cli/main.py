@@ -14,8 +14,6 @@ import typer
 
 from evolving_attention.cli.common import HELP_OPTIONS, set_up_process
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     name="evolving-attention",
     help="Transformers whose attention maps evolve from layer to layer: fine-tune, "

@@ -9,8 +9,6 @@ from evolving_attention.cli.attention_arguments import refuse
 from evolving_attention.errors import ConfigError
 from evolving_attention.training.argument_rules import parse_json_object
 
-__all__ = ["json_object", "read_model_options", "refuse_own_keys"]
-
 _OURS = {
     "task": "leave it out",
     "dtype": "give --precision",

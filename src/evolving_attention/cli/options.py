@@ -29,8 +29,6 @@ from evolving_attention.field_types import (
     members,
 )
 
-__all__ = ["Fields", "build_app", "read_json_arguments"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Option:

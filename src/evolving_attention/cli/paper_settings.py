@@ -13,16 +13,6 @@ from typing import Any, NamedTuple
 from evolving_attention.errors import ConfigError
 from evolving_attention.interop.evolving_mark import base_type
 
-__all__ = [
-    "FAMILIES",
-    "PREDICTIVE",
-    "TRANSLATION",
-    "PaperRow",
-    "family_of",
-    "lookup",
-    "translation",
-]
-
 ADAM_EPSILON, DROPOUT = 1e-8, 0.1
 
 

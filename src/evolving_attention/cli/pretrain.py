@@ -21,8 +21,6 @@ from evolving_attention.cli.timeseries_results import listed
 from evolving_attention.cli.token_speed import TokensPerSecond
 from evolving_attention.errors import ConfigError, Error
 
-__all__ = ["TRAIN"]
-
 _LOGGER = logging.getLogger("evolving_attention")
 _Made = TypeVar("_Made")
 _MOST_USED = (

@@ -11,8 +11,6 @@ from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
 from evolving_attention.training.arguments import TrainingArguments
 
-__all__ = ["CorpusArguments", "NewModelArguments", "PretrainingArguments"]
-
 TRAINED = ("wordpiece", "bpe")  # tokenizers that are trained on the corpus
 
 

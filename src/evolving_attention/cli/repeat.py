@@ -28,17 +28,6 @@ from evolving_attention.cli.repeat_results import (
 from evolving_attention.durable.files import digest
 from evolving_attention.errors import ConfigError
 
-__all__ = [
-    "SETTINGS",
-    "Once",
-    "claim_folder",
-    "content_hashes",
-    "own_folder",
-    "repeated",
-    "resumable",
-    "settings_of",
-]
-
 _LOGGER = logging.getLogger("evolving_attention")
 _Made = TypeVar("_Made")
 SETTINGS = "settings.json"

@@ -8,8 +8,6 @@ from typing import Any
 from evolving_attention.cli.attention_arguments import option, refuse
 from evolving_attention.field_types import PathText, check_fields
 
-__all__ = ["COMPARE", "RepeatArguments", "seed_numbers"]
-
 COMPARE = (
     "Output folder of an earlier --seeds run: adds the difference of each seed (this "
     "run - that run), and the mean with its 95 % interval."

@@ -14,16 +14,6 @@ from evolving_attention.cli.attention_arguments import refuse
 from evolving_attention.cli.timeseries_results import align
 from evolving_attention.errors import DataError
 
-__all__ = [
-    "RESULTS",
-    "RUN",
-    "check_comparable",
-    "collected",
-    "read_record",
-    "read_runs",
-    "scores_of",
-]
-
 RUN, RESULTS = "run.json", "results.json"
 _PARTS = ("validation", "test")  # parts in records of time series
 _NOT_SCORES = (  # times, counts and settings

@@ -17,17 +17,6 @@ from evolving_attention.cli.attention_arguments import refuse
 from evolving_attention.cli.options import Fields, Option
 from evolving_attention.errors import ConfigError, DataError, suggestion
 
-__all__ = [
-    "SPACES",
-    "Choice",
-    "PaperSpace",
-    "Range",
-    "Space",
-    "grid_of",
-    "read_space",
-    "size_of",
-]
-
 
 @dataclass(frozen=True)
 class Choice:

@@ -14,8 +14,6 @@ from evolving_attention.errors import (
     InputError,
 )
 
-__all__ = ["as_flags", "in_flags"]
-
 _VALUE = (
     r"'[^']*'(?: or '[^']*')*|\"[^\"]*\"|True|False|None|-?\d+(?:\.\d+)?(?:e-?\d+)?"
 )

@@ -28,8 +28,6 @@ from evolving_attention.errors import ConfigError, DataError
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.refused_arguments import REFUSED
 
-__all__ = ["EVALUATE", "PREDICT", "TRAIN", "fields"]
-
 _LOGGER = logging.getLogger("evolving_attention")
 
 _MOST_USED = (

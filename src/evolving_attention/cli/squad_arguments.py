@@ -18,8 +18,6 @@ from evolving_attention.cli.attention_arguments import (
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
 
-__all__ = ["AnswerArguments", "QuestionArguments"]
-
 _FILES = ("train_file", "validation_file", "test_file")
 
 

@@ -41,8 +41,6 @@ from evolving_attention.training.interrupts import InterruptGuard
 if TYPE_CHECKING:
     from evolving_attention.training.ray_tasks import RayTasks
 
-__all__ = ["main"]
-
 _LOGGER = logging.getLogger("evolving_attention")
 _HELP = f"""Search the settings of a training command, which follows the options of the
 search: {", ".join(COMMANDS)}.

@@ -10,8 +10,6 @@ from evolving_attention.cli.search_spaces import SPACES
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
 
-__all__ = ["SweepArguments"]
-
 
 @dataclass
 class SweepArguments:

@@ -16,8 +16,6 @@ from evolving_attention.cli.sweep_workers import Answer, Worker, ready
 from evolving_attention.errors import PeerLost
 from evolving_attention.training.ray_tasks import RayTasks
 
-__all__ = ["RayWorker", "RayWorkers"]
-
 
 class RayWorkers:
     """Starts trials as Ray tasks.

@@ -15,8 +15,6 @@ from evolving_attention.cli.search_spaces import Range, Space, grid_of, size_of
 from evolving_attention.cli.sweep_arguments import SweepArguments
 from evolving_attention.errors import CheckpointError, ConfigError, require
 
-__all__ = ["FILE", "Study"]
-
 FILE = "study.db"
 _SEARCH, _FOLDER, _TOKEN = "search", "folder", "token"
 _BUSY = 60  # seconds to wait for another process's write to the SQLite file

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Answer", "Worker", "ready"]
-
 
 class Answer(NamedTuple):
     """How the process of a trial ended.

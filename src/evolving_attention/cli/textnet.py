@@ -35,8 +35,6 @@ from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.device_names import resolve_device
 from evolving_attention.training.refused_arguments import REFUSED
 
-__all__ = ["EVALUATE", "PREDICT", "TRAIN"]
-
 _LOGGER = logging.getLogger("evolving_attention")
 _DATA = (arguments.TextDataArguments, "Data")
 _TEST_FILE = "A csv, tsv or json file of labelled texts, instead of --dataset."

@@ -29,19 +29,6 @@ from evolving_attention.field_types import PathText, check_fields
 from evolving_attention.text.word_level import SPLITS
 from evolving_attention.training.arguments import TrainingArguments
 
-__all__ = [
-    "DATASETS",
-    "MODELS",
-    "RECIPES",
-    "EvaluateArguments",
-    "PredictArguments",
-    "TextDataArguments",
-    "TextNetAttention",
-    "TextNetModelArguments",
-    "TextNetTrainingArguments",
-    "WordArguments",
-]
-
 DATASETS = ("sst5", "snli", "acceptability")
 MODELS = ("transformer", "conv_transformer", "cnn")
 _JSON = "Print all results as JSON on stdout."

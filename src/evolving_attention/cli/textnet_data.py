@@ -22,16 +22,6 @@ from evolving_attention.text.word_vectors import (
     read_word_vectors,
 )
 
-__all__ = [
-    "Parts",
-    "load_parts",
-    "load_test",
-    "make_tokenizer",
-    "tokenized",
-    "word_hash",
-    "word_table",
-]
-
 _LOGGER = logging.getLogger("evolving_attention")
 _FILES = (".txt", ".vec", ".gz")  # file types of word vectors
 

@@ -36,8 +36,6 @@ from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError, DataError, Interrupted
 from evolving_attention.training.interrupts import InterruptGuard
 
-__all__ = ["EVALUATE", "PREDICT", "PRETRAIN", "TRAIN"]
-
 _LOGGER = logging.getLogger("evolving_attention")
 
 _MODEL = [

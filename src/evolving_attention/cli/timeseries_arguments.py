@@ -22,17 +22,6 @@ from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
 
-__all__ = [
-    "EvaluateArguments",
-    "MaskArguments",
-    "PredictArguments",
-    "SeriesAttentionArguments",
-    "SeriesDataArguments",
-    "SeriesModelArguments",
-    "SeriesTrainingArguments",
-    "TableArguments",
-]
-
 _FITTED = "the folder of a fitted estimator, such as out/series/seed-1"
 _LONGER = (
     "Series above --max_length: error, cut (the first steps are kept) or resample "

@@ -14,20 +14,6 @@ import numpy as np
 from evolving_attention import durable
 from evolving_attention.errors import InputError
 
-__all__ = [
-    "align",
-    "check_scorable",
-    "content_hash",
-    "listed",
-    "one_line",
-    "predicted",
-    "prediction_rows",
-    "run_record",
-    "scores",
-    "table",
-    "write_csv",
-]
-
 
 def scores(estimator: Any, part: Any) -> dict[str, float]:
     """Returns a classifier's accuracy, or a regressor's RMSE and mean absolute error.

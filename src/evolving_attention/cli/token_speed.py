@@ -7,8 +7,6 @@ from typing import Any
 
 from evolving_attention.training.callbacks import TrainerCallback
 
-__all__ = ["TokensPerSecond"]
-
 
 class TokensPerSecond(TrainerCallback):
     """Adds the speed since the previous log to the logged values."""

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 from evolving_attention.cli.commands import Command
 
-__all__ = ["COMMANDS", "Training", "training"]
-
 
 class Training(NamedTuple):
     """Location of a training command, and its defaults in a sweep.

@@ -19,17 +19,6 @@ from evolving_attention.device_names import resolve_device
 from evolving_attention.field_types import PathText, check_fields
 from evolving_attention.training.arguments import TrainingArguments
 
-__all__ = [
-    "OFF_WITHOUT_EVALUATION",
-    "AverageArguments",
-    "GenerateArguments",
-    "PairArguments",
-    "ScoreArguments",
-    "SearchArguments",
-    "TranslationModelArguments",
-    "TranslationTrainingArguments",
-]
-
 _LONGER = (
     "Sentences with more tokens than the model has positions: error, or cut (their "
     "first tokens are kept)."

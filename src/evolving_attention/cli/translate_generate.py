@@ -15,8 +15,6 @@ from evolving_attention.cli.common import note
 from evolving_attention.cli.translate_output import Output
 from evolving_attention.errors import DataError, Interrupted
 
-__all__ = ["GENERATE"]
-
 CHUNK = 1000  # lines that are sorted by length and translated before they are written
 _SECONDS = 5.0  # between two lines of progress
 

@@ -14,8 +14,6 @@ from evolving_attention.cli.repeat import content_hashes
 from evolving_attention.cli.repeat_results import read_record
 from evolving_attention.errors import ConfigError
 
-__all__ = ["Output"]
-
 # Options that change neither a line nor the sentence it belongs to.
 _FREE = {"output_file", "resume", "overwrite", "device", "num_threads", "batch_size"}
 _CONTENT = "content"  # key of the files' hashes in the record

@@ -21,8 +21,6 @@ from evolving_attention.cli import common
 from evolving_attention.cli.spelling import in_flags
 from evolving_attention.cli.trainings import training
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Run the trial; return the exit code."""

@@ -13,8 +13,6 @@ import numpy as np
 from evolving_attention.data.windows import WindowDataset
 from evolving_attention.errors import ConfigError, NonFiniteError, ShapeError
 
-__all__ = ["Answers", "Span", "best_answers", "spans_of", "write_answers"]
-
 Array = np.ndarray[Any, Any]
 
 

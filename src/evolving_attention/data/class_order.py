@@ -12,8 +12,6 @@ from evolving_attention.data.labels import class_names, listed, unnamed
 from evolving_attention.data.packed import PackedDataset, PackedRows
 from evolving_attention.errors import ConfigError
 
-__all__ = ["numbered_as_model"]
-
 _HEADS = ("sequence_classification", "image_classification")
 _TABLE = ("text_columns", "has_labels", "report")
 

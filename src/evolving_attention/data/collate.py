@@ -18,19 +18,6 @@ import numpy as np
 from evolving_attention.data.packed import SPAN, Batch, each
 from evolving_attention.errors import InputError
 
-__all__ = [
-    "LABELS",
-    "PairRows",
-    "collate_packed",
-    "collate_padded",
-    "collate_pairs",
-    "label_of",
-    "packed_with_mask",
-    "pad_batch",
-    "unpadded",
-    "unused_keys",
-]
-
 IGNORED = -100  # label of tokens that the loss ignores
 LABELS = ("labels", "label")  # the first key that a row has is used
 _PER_TOKEN = ("input_ids", "token_type_ids", *LABELS)

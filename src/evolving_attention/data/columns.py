@@ -17,8 +17,6 @@ from evolving_attention.data.packed import each
 from evolving_attention.data.records import parses
 from evolving_attention.errors import InputError
 
-__all__ = ["SAMPLE", "Columns", "choose_columns", "column_names", "dataset_columns"]
-
 SAMPLE = 200  # number of rows inspected to distinguish numbers from text
 
 Sample = Callable[[Sequence[str]], Mapping[str, Sequence[Any]]]

@@ -13,8 +13,6 @@ from pathlib import Path
 from evolving_attention.data.parallel_files import iter_sentences
 from evolving_attention.errors import ConfigError, DataError
 
-__all__ = ["corpus_files", "corpus_lines", "corpus_texts"]
-
 
 def corpus_files(paths: str | Path | Sequence[str | Path]) -> list[Path]:
     """Returns the files of a corpus, in order.

@@ -13,8 +13,6 @@ from evolving_attention.data.packed import PackedRows, each
 from evolving_attention.errors import ConfigError, InputError, ShapeError
 from evolving_attention.notices import say
 
-__all__ = ["LENGTH", "Features", "Truncation", "tokenize_dataset"]
-
 LENGTH = 128  # default maximum of tokens per text
 
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from evolving_attention.data.labels import Labelled
 from evolving_attention.errors import ConfigError
 
-__all__ = ["TASKS", "GlueTask", "get_task"]
-
 SPLITS = (
     "train",
     "dev",

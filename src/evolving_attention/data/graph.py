@@ -9,8 +9,6 @@ import numpy as np
 from evolving_attention._core import Edges
 from evolving_attention.errors import DTypeError, InputError, ShapeError
 
-__all__ = ["Graph", "sparse_rows"]
-
 Array = np.ndarray[Any, Any]
 _Self = TypeVar("_Self", bound="Graph")
 _MANY = 100_000_000  # nodes; more of them need many edges, or num_nodes

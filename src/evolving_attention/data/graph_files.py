@@ -12,8 +12,6 @@ from evolving_attention.data.graph import Graph
 from evolving_attention.data.npz import read_npz
 from evolving_attention.errors import DataError, InputError, require
 
-__all__ = ["GraphData", "load_npz"]
-
 Array = np.ndarray[Any, Any]
 _PARTS = {  # names of a part in files
     "train": ("train",),

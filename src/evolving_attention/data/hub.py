@@ -9,8 +9,6 @@ from evolving_attention.data.glue_tasks import GlueTask, get_task
 from evolving_attention.data.report import RowReport
 from evolving_attention.errors import DataError, require
 
-__all__ = ["load_hub"]
-
 REPOSITORY = "nyu-mll/glue"
 
 

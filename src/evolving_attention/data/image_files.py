@@ -16,15 +16,6 @@ import numpy as np
 
 from evolving_attention.errors import DataError, require
 
-__all__ = [
-    "SUFFIXES",
-    "class_folders",
-    "decode",
-    "loose",
-    "pictures",
-    "tell_of_others",
-]
-
 Array = np.ndarray[Any, Any]
 SUFFIXES = (
     *(".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp", ".avif"),

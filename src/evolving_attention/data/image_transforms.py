@@ -17,18 +17,6 @@ from evolving_attention.data.image_files import pillow
 from evolving_attention.errors import ConfigError, DTypeError, ShapeError
 from evolving_attention.field_types import check_fields
 
-__all__ = [
-    "CenterCrop",
-    "Compose",
-    "Cutout",
-    "HorizontalFlip",
-    "Normalize",
-    "RandomCrop",
-    "RandomResizedCrop",
-    "Resize",
-    "Transform",
-]
-
 Array = np.ndarray[Any, Any]
 Transform = Callable[[Array, np.random.Generator], Array]
 Size = Sequence[int]

@@ -22,16 +22,6 @@ from evolving_attention.data.npz import read_npz
 from evolving_attention.data.packed import Batch, digest
 from evolving_attention.errors import DataError, DTypeError, InputError, ShapeError
 
-__all__ = [
-    "ImageRows",
-    "Pictures",
-    "labels_of_npz",
-    "pictures_of_npz",
-    "read_pictures",
-    "scale_of",
-    "small",
-]
-
 Array = np.ndarray[Any, Any]
 Scale = tuple[float, ...]
 _FORMS = (

@@ -10,8 +10,6 @@ from typing import Any
 from evolving_attention.data.lines import MAX_LINE_CHARS, open_file, read_lines
 from evolving_attention.data.report import RowCollector
 
-__all__ = ["MAX_ARRAY_BYTES", "decoder", "read_objects", "unclean"]
-
 MAX_ARRAY_BYTES = 1 << 30
 
 

@@ -9,18 +9,6 @@ from typing import Any
 
 from evolving_attention.errors import InputError
 
-__all__ = [
-    "KnownLabels",
-    "Labelled",
-    "class_names",
-    "known_labels",
-    "listed",
-    "name_classes",
-    "numbered",
-    "refuse_missing",
-    "unnamed",
-]
-
 _CLASSIFIER = "ForSequenceClassification"
 _NUMBERED = re.compile(r"LABEL_\d+")
 

@@ -18,16 +18,6 @@ from typing import BinaryIO, cast
 from evolving_attention.data.report import RowCollector
 from evolving_attention.errors import DataError
 
-__all__ = [
-    "MAX_LINE_CHARS",
-    "checked_line",
-    "first_line",
-    "open_file",
-    "open_text",
-    "raw_lines",
-    "read_lines",
-]
-
 MAX_LINE_CHARS = 131_072  # 2**17, the csv module's default field limit
 _MAX_LINE_BYTES = 4 * MAX_LINE_CHARS  # a UTF-8 character has at most four bytes
 _BOM = b"\xef\xbb\xbf"

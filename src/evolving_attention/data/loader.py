@@ -26,8 +26,6 @@ from evolving_attention.data.packed import Batch, PackedDataset, each
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.random_state import kept_random_state, set_seed
 
-__all__ = ["PackedLoader", "epoch_batches", "token_batches"]
-
 MEGA_BATCH = 50  # number of batches within which rows are sorted by length
 _ORDER_STREAM, _BATCH_STREAM = 0, 1
 

@@ -11,8 +11,6 @@ from evolving_attention.data.collate import IGNORED, packed_with_mask, pad_batch
 from evolving_attention.data.packed import Batch
 from evolving_attention.errors import ConfigError, InputError
 
-__all__ = ["DataCollatorForLanguageModeling", "TokenMasker", "random_words"]
-
 Array = np.ndarray[Any, Any]
 DRAWS = 3  # random words per token
 _NEEDED = ("cls", "sep", "mask", "pad")

@@ -11,8 +11,6 @@ from evolving_attention.data.collate import LABELS, collate_labels, collate_padd
 from evolving_attention.data.packed import Batch
 from evolving_attention.errors import ConfigError, InputError
 
-__all__ = ["DataCollatorForMultipleChoice"]
-
 _FIELDS = ("input_ids", "attention_mask", "token_type_ids")
 _PADDING = (True, "longest", "max_length")
 

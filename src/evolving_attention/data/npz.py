@@ -11,8 +11,6 @@ import numpy as np
 from evolving_attention.data.lines import open_file
 from evolving_attention.errors import DataError
 
-__all__ = ["read_npz"]
-
 Array = np.ndarray[Any, Any]
 
 

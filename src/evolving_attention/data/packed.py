@@ -12,17 +12,6 @@ import numpy as np
 
 from evolving_attention.errors import InputError
 
-__all__ = [
-    "SPAN",
-    "TARGETS",
-    "Batch",
-    "PackedDataset",
-    "PackedRows",
-    "digest",
-    "each",
-    "tokens_of",
-]
-
 Array = np.ndarray[Any, Any]
 SPAN = ("start_positions", "end_positions")  # targets of question answering
 TARGETS = ("labels", "masked", *SPAN)  # for batches that do not declare their targets

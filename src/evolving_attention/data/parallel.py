@@ -13,8 +13,6 @@ from evolving_attention.data.parallel_files import ParallelText
 from evolving_attention.errors import ConfigError, DataError, InputError
 from evolving_attention.notices import say
 
-__all__ = ["LONGER", "Longer", "ParallelDataset", "encode", "pack_sentences"]
-
 Array = np.ndarray[Any, Any]
 Longer = Literal["error", "cut"]
 _Ids = Sequence[int] | np.ndarray  # ids of one sentence

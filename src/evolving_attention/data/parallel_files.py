@@ -15,15 +15,6 @@ from evolving_attention.data.lines import (
 from evolving_attention.data.report import RowCollector
 from evolving_attention.errors import DataError, InputError
 
-__all__ = [
-    "ParallelText",
-    "as_texts",
-    "iter_sentences",
-    "read_parallel",
-    "read_sentences",
-    "sentences",
-]
-
 
 class _Sides(NamedTuple):
     source: list[str]

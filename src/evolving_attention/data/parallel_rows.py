@@ -8,8 +8,6 @@ from typing import Any
 from evolving_attention.data.parallel_files import ParallelText
 from evolving_attention.errors import InputError
 
-__all__ = ["from_rows"]
-
 
 def from_rows(
     rows: Iterable[Mapping[str, Any]], source: str, target: str

@@ -17,8 +17,6 @@ from evolving_attention.data.packed import Batch, digest
 from evolving_attention.data.token_store import TokenStore, prepare
 from evolving_attention.errors import ConfigError, InputError
 
-__all__ = ["PretrainingDataset", "default_cache"]
-
 Array = np.ndarray[Any, Any]
 _PAIR_DRAWS = 4  # random words that choose a pair: split, is next, row, sentence
 _SHORTEST = 8  # minimum tokens per row

@@ -18,19 +18,6 @@ from evolving_attention.data.lines import read_lines
 from evolving_attention.data.report import RowCollector
 from evolving_attention.errors import ConfigError
 
-__all__ = [
-    "SUFFIXES",
-    "Record",
-    "check_delimiter",
-    "check_separator",
-    "finite",
-    "parses",
-    "read_names",
-    "read_records",
-    "separator_hint",
-    "texts_are_good",
-]
-
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json")
 _MAX_RECORD_LINES = 1000
 _SEPARATORS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','"}  # as in a shell

@@ -14,8 +14,6 @@ from typing import NamedTuple, NoReturn
 
 from evolving_attention.errors import ConfigError, DataError, Error
 
-__all__ = ["BAD_ROWS", "RejectedRow", "RowCollector", "RowReport"]
-
 BAD_ROWS = ("raise", "skip", "report")
 SHOWN_ROWS = 20
 

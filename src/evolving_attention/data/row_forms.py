@@ -16,8 +16,6 @@ from evolving_attention.data.labels import (
 from evolving_attention.data.packed import PackedDataset, each
 from evolving_attention.errors import ConfigError, InputError
 
-__all__ = ["column_of", "is_several", "rows_of", "sets_of", "with_numbered_labels"]
-
 
 def is_several(dataset: Any) -> bool:
     """Whether ``dataset`` is a dict of data sets, not of columns (texts and labels)."""

@@ -29,8 +29,6 @@ from evolving_attention.data.table import TableDataset
 from evolving_attention.errors import ConfigError
 from evolving_attention.notices import say
 
-__all__ = ["class_name", "labels_told", "load_file"]
-
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 _MOST_NUMBERS = 0.9  # above this share of numbers, other labels are errors

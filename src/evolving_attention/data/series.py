@@ -26,8 +26,6 @@ from evolving_attention.data.series_axes import (
 from evolving_attention.data.series_parts import SeriesPart
 from evolving_attention.errors import DTypeError, InputError, ShapeError
 
-__all__ = ["Reading", "SeriesRows", "as_series", "read"]
-
 Series = np.ndarray[Any, Any]
 _FORMS = "[n, channels, length], [n, length], or a list of arrays [channels, length]"
 

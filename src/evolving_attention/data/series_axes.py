@@ -11,26 +11,6 @@ import numpy as np
 
 from evolving_attention.errors import InputError, ShapeError, require
 
-__all__ = [
-    "CHANNELS",
-    "IDS",
-    "TIMES",
-    "TIME_FORMS",
-    "frames_axis",
-    "frames_channels",
-    "is_frame",
-    "is_number",
-    "names_of",
-    "refuse_disorder",
-    "refuse_long",
-    "refuse_nested",
-    "refuse_other_steps",
-    "series_of_index",
-    "step_numbers",
-    "time_order",
-    "unsorted",
-]
-
 TIMES = frozenset(
     (
         "date",

@@ -16,8 +16,6 @@ from evolving_attention.data.series_parts import (
 )
 from evolving_attention.errors import DataError, require, suggestion
 
-__all__ = ["load", "read_ts"]
-
 _WHY = "to read .ts files"
 _ENCODING = "utf-8"
 

@@ -10,8 +10,6 @@ import numpy as np
 
 from evolving_attention.errors import InputError
 
-__all__ = ["LONGER", "shortened"]
-
 Array = np.ndarray[Any, Any]
 LONGER = ("error", "cut", "resample")
 _LOGGER = logging.getLogger("evolving_attention")

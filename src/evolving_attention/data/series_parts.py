@@ -10,8 +10,6 @@ import numpy as np
 from evolving_attention.data.series_axes import refuse_other_steps
 from evolving_attention.errors import InputError
 
-__all__ = ["SeriesDataset", "SeriesPart", "check_parts"]
-
 _SHOWN = 6  # most labels in a summary
 
 

@@ -10,8 +10,6 @@ import numpy as np
 from evolving_attention.data.series import SeriesRows
 from evolving_attention.errors import ConfigError, InputError
 
-__all__ = ["MISSING", "SCALES", "SeriesScaler", "fill_missing", "is_constant"]
-
 Array = np.ndarray[Any, Any]
 MISSING = ("interpolate", "refuse")
 SCALES = ("channel", "series", "none")

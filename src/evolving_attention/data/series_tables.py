@@ -26,8 +26,6 @@ from evolving_attention.data.series_axes import (
 from evolving_attention.data.series_parts import SeriesPart
 from evolving_attention.errors import DataError, require
 
-__all__ = ["read_csv"]
-
 _LOGGER = logging.getLogger("evolving_attention")
 _TARGETS = ("label", "labels", "target", "class", "y")
 # Cells without a value: in every column, and among numbers, for they may be names.

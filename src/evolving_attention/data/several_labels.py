@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["as_lists", "chosen", "label_lists"]
-
 Parse = Callable[[Any], list[int] | int | None]
 
 

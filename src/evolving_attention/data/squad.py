@@ -14,8 +14,6 @@ from evolving_attention.data.lines import open_file
 from evolving_attention.errors import ConfigError, DataError, require
 from evolving_attention.notices import say
 
-__all__ = ["Answer", "Question", "Questions", "from_rows", "load", "load_hub"]
-
 _POLICIES = ("raise", "skip")
 _COLUMNS = ("text", "answer_start")  # keys of answers in the flat form
 _SHOWN = 60  # maximum characters of a text in a message

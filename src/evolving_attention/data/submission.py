@@ -17,14 +17,6 @@ from evolving_attention.data.lines import read_lines
 from evolving_attention.data.report import RowCollector
 from evolving_attention.errors import ConfigError, DataError, InputError, ShapeError
 
-__all__ = [
-    "SubmissionReport",
-    "build_submission",
-    "leaderboard_file",
-    "predict_file_name",
-    "write_predictions",
-]
-
 #: Leaderboard file to the file that Hugging Face's run_glue writes for it.
 _SOURCES = {
     "MNLI-m": "predict_results_mnli.txt",

@@ -13,8 +13,6 @@ from evolving_attention.data.labels import Labelled
 from evolving_attention.data.report import RowReport
 from evolving_attention.errors import InputError, ShapeError
 
-__all__ = ["TableDataset"]
-
 
 class TableDataset(Labelled, Sequence[dict[str, Any]]):
     """Rows in memory; behaves as ``Sequence[dict]`` and as a table.

@@ -24,8 +24,6 @@ from evolving_attention.data.rows import load_file
 from evolving_attention.data.table import TableDataset
 from evolving_attention.errors import ConfigError, DataError
 
-__all__ = ["TEXT_SETS", "TextParts", "halves", "load_text_set"]
-
 SST5_LABELS = ("very negative", "negative", "neutral", "positive", "very positive")
 _SPLIT_SEED = 0
 _NO_LABEL = "-"  # SNLI's annotators did not agree

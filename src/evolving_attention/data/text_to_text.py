@@ -18,8 +18,6 @@ from evolving_attention.data.glue_tasks import GlueTask
 from evolving_attention.data.parallel import ParallelDataset, pack_sentences
 from evolving_attention.data.table import TableDataset
 
-__all__ = ["PromptDataset", "answer_of", "answers", "prompt", "target", "wrong"]
-
 _STEPS = 5  # steps per point of STS-B's score
 _BEST = 5.0  # the score of equal sentences; the lowest is 0
 

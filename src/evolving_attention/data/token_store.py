@@ -25,8 +25,6 @@ from evolving_attention.data.corpus import corpus_lines
 from evolving_attention.errors import CheckpointError, DataError, InputError
 from evolving_attention.notices import say
 
-__all__ = ["FlatFile", "TokenStore", "file_key", "prepare"]
-
 Array = np.ndarray[Any, Any]
 FORMAT = 1
 _NO_LIMIT = 2**62

@@ -13,8 +13,6 @@ from evolving_attention.data.squad import Question, Questions
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.notices import say
 
-__all__ = ["WindowDataset", "Windows"]
-
 Array = np.ndarray[Any, Any]
 _NO_LIMIT = 2**62
 _CHUNK = 4096  # texts per tokenizer call

@@ -17,8 +17,6 @@ from evolving_attention.data.table import TableDataset
 from evolving_attention.demo.grammar import CONSTRUCTIONS, Words
 from evolving_attention.errors import ConfigError
 
-__all__ = ["AcceptabilityDataset", "describe", "generate", "load", "parts"]
-
 LABEL_NAMES = ("unacceptable", "acceptable")
 COLUMNS = ("sentence", "label", "phenomenon", "construction", "pair")
 _ATTEMPTS = 400  # attempts at a new pair before the grammar counts as exhausted

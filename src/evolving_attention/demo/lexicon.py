@@ -8,8 +8,6 @@ in both halves. :func:`forms` inflects verbs, :func:`plural` nouns.
 
 from __future__ import annotations
 
-__all__ = ["LEXICON", "content_words", "forms", "plural"]
-
 _TABLE: dict[str, tuple[str, str]] = {
     # category: (train words, dev words)
     "masculine noun": (

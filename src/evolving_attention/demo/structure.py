@@ -10,8 +10,6 @@ from evolving_attention.demo.words import (
     register_in,
 )
 
-__all__ = ["CONSTRUCTIONS"]
-
 CONSTRUCTIONS: list[Construction] = []
 _construction = register_in(CONSTRUCTIONS)
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from evolving_attention.demo.lexicon import LEXICON, forms, plural
 
-__all__ = ["Construction", "Noun", "Words", "register_in"]
-
 Pair = tuple[str, str]
 
 

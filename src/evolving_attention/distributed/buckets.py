@@ -15,8 +15,6 @@ import numpy as np
 
 from evolving_attention.distributed.world import FIRST_FREE_TAG, World, bytes_of
 
-__all__ = ["Bucket", "DeviceBucket", "groups_of"]
-
 _ALIGNED = 64  # alignment in elements of parameters in a bucket
 _TAGS = 3  # per bucket: present gradients, shards, sums
 _BYTES = {"float32": 4, "bfloat16": 2, "float64": 8}

@@ -14,8 +14,6 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = ["Door", "Guest", "Refused", "listen", "say"]
-
 _MAGIC = "evolving-attention 2"
 _LENGTH = struct.Struct("<I")
 _LONGEST_GREETING = 4096  # bytes

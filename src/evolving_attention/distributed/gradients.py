@@ -14,8 +14,6 @@ import numpy as np
 from evolving_attention.distributed.buckets import Bucket, DeviceBucket, groups_of
 from evolving_attention.distributed.world import World
 
-__all__ = ["GradientSum"]
-
 _Part = tuple[Any, Any]  # (ids, values) of a table's gradient; no ids: all rows
 
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 
 from evolving_attention.errors import ConfigError
 
-__all__ = ["Launch", "from_environment"]
-
 # (rank, size): variables set by MPI launchers
 _MPI_NAMES = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),

@@ -21,8 +21,6 @@ from evolving_attention.errors import (
     PeerLost,
 )
 
-__all__ = ["Links", "device_of_rank", "links"]
-
 _LOOK_SECONDS = 0.05
 _GRACE_SECONDS = 0.5  # for data that a rank sent before it ended
 

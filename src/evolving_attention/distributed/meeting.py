@@ -20,8 +20,6 @@ from evolving_attention.distributed.door import Door, Refused, listen, say
 from evolving_attention.distributed.launch import Launch
 from evolving_attention.errors import BackendUnavailable
 
-__all__ = ["meet"]
-
 CONNECT_SECONDS = 120.0
 _LONGEST_ANSWER = 1 << 20  # bytes: the addresses of all ranks
 

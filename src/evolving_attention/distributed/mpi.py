@@ -11,8 +11,6 @@ from typing import Any
 from evolving_attention.distributed.launch import Launch
 from evolving_attention.errors import BackendUnavailable, require
 
-__all__ = ["MpiTransport"]
-
 _LARGEST = 1 << 30  # bytes of one MPI message, whose counts are 32 bits wide
 _SHORTEST_SLEEP, _LONGEST_SLEEP = 2e-5, 1e-3
 

@@ -20,8 +20,6 @@ from evolving_attention.distributed.launch import Launch
 from evolving_attention.distributed.meeting import meet
 from evolving_attention.errors import PeerLost
 
-__all__ = ["TcpTransport"]
-
 _HEADER = struct.Struct("<iQ")
 _ALARM = -1  # tag of a peer's last message, the reason of its failure
 _CHUNK = 1 << 20

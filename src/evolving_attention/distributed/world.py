@@ -20,8 +20,6 @@ import numpy as np
 from evolving_attention.distributed.launch import Launch
 from evolving_attention.errors import PeerLost
 
-__all__ = ["FIRST_FREE_TAG", "World", "bytes_of"]
-
 _HEAD, _BODY, _RAW, FIRST_FREE_TAG = 0, 1, 2, 16
 _HEAD_BYTES = 512  # first message of a value
 _LONGEST_VALUE = 1 << 30  # bytes of a value as JSON

@@ -14,23 +14,6 @@ from typing import Any
 
 from evolving_attention.errors import CheckpointError
 
-__all__ = [
-    "READ_FLAGS",
-    "digest",
-    "json_bytes",
-    "make_folder",
-    "opened",
-    "place",
-    "reported",
-    "sync_folder",
-    "temporary_name",
-    "usable_values",
-    "write_bytes",
-    "write_files",
-    "write_json",
-    "write_new",
-]
-
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1 << 20
 _MAX_WRITE = 1 << 30  # Linux writes at most 2 GiB at a time

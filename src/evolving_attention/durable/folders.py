@@ -32,18 +32,6 @@ from evolving_attention.durable.files import (
 from evolving_attention.durable.locks import LOCK
 from evolving_attention.errors import CheckpointError
 
-__all__ = [
-    "MANIFEST",
-    "CorruptCheckpointWarning",
-    "clean_stale",
-    "commit_directory",
-    "is_leftover",
-    "list_checkpoints",
-    "newest_verified",
-    "rotate",
-    "verify_directory",
-]
-
 MANIFEST = "manifest.json"
 FORMAT = 1
 _MAX_MANIFEST_BYTES = 1 << 20

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["LOCK", "locked"]
-
 LOCK = ".lock"
 _held: set[int] = set()  # descriptors of this process's locks
 

@@ -10,15 +10,6 @@ from evolving_attention.errors import ConfigError
 from evolving_attention.estimators.rules import refuse_twice
 from evolving_attention.field_types import plain_scalar
 
-__all__ = [
-    "DEFAULT_ATTENTION",
-    "attention_width",
-    "held_attention",
-    "inherited",
-    "is_vanilla",
-    "model_settings",
-]
-
 #: The paper's best setting on time series (section 5.6).
 DEFAULT_ATTENTION = Evolving(alpha=0.5, beta=0.3)
 

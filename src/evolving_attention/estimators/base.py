@@ -34,8 +34,6 @@ from evolving_attention.estimators.weights import (
     sample_weights,
 )
 
-__all__ = ["SeriesEstimator"]
-
 Array = np.ndarray[Any, Any]
 _Self = TypeVar("_Self", bound="SeriesEstimator")
 _LOGGER = logging.getLogger("evolving_attention")

@@ -9,8 +9,6 @@ import numpy as np
 from evolving_attention.errors import ConfigError, InputError, ShapeError
 from evolving_attention.estimators import architecture
 
-__all__ = ["check_classes", "check_options", "check_series"]
-
 _REMEDY = "set warm_start=False to fit from scratch"
 
 

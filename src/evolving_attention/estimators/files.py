@@ -22,24 +22,6 @@ from evolving_attention.interop.json_file import read_object
 from evolving_attention.interop.paths import advice_inside, present
 from evolving_attention.training.state import plain
 
-__all__ = [
-    "check_files",
-    "from_pretraining",
-    "heading",
-    "labels_of",
-    "load",
-    "misfit",
-    "packed",
-    "pretraining_config",
-    "read_model",
-    "read_own",
-    "read_record",
-    "save",
-    "unpacked",
-    "usable",
-    "write",
-]
-
 FILE = "estimator.json"
 FORMAT = 1
 MAX_BYTES = 64 << 20  # limit of the record's size; its history grows with the epochs

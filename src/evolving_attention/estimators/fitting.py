@@ -35,16 +35,6 @@ from evolving_attention.training.progress import progress_callback
 from evolving_attention.training.reporting import Reporter
 from evolving_attention.training.saving import NoSaver
 
-__all__ = [
-    "FitResult",
-    "FitSettings",
-    "evaluation_batch",
-    "kept_randomness",
-    "outputs",
-    "tell",
-    "train",
-]
-
 #: Default options of the optimizers; RAdam's options and the gradient-norm limit are
 #: those of the paper and of its published code.
 USUAL: dict[str, dict[str, Any]] = {

@@ -18,15 +18,6 @@ from evolving_attention.estimators.fitting import FitResult
 from evolving_attention.optim import AdamW
 from evolving_attention.training.interrupts import InterruptGuard
 
-__all__ = [
-    "GraphSettings",
-    "cross_entropy",
-    "inputs_of",
-    "outputs",
-    "step",
-    "train",
-]
-
 Array = np.ndarray[Any, Any]
 _IGNORED = -100  # label of nodes that the loss ignores
 

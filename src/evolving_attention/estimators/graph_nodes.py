@@ -30,8 +30,6 @@ from evolving_attention.estimators.randomness import seed_of
 from evolving_attention.metrics.probabilities import softmax
 from evolving_attention.training import runtime
 
-__all__ = ["GraphNodeClassifier"]
-
 _base = require("sklearn.base", extra="graphs", why="for the estimators of graphs")
 _multiclass: Any = require(
     "sklearn.utils.multiclass", extra="graphs", why="for targets of nodes"

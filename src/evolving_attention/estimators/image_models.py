@@ -30,21 +30,6 @@ from evolving_attention.interop.hf import load_config
 from evolving_attention.interop.resolve import resolve
 from evolving_attention.interop.rules import matches
 
-__all__ = [
-    "DEFAULT_ATTENTION",
-    "NORMALIZE",
-    "augmentation",
-    "check_architecture",
-    "check_augmentation",
-    "check_bytes",
-    "new",
-    "originals",
-    "scaling",
-    "size_of",
-    "tell_of_unseen",
-    "whole",
-]
-
 Array = np.ndarray[Any, Any]
 
 #: Attention of the paper's image models (Wang et al., TPAMI 2023).

@@ -12,8 +12,6 @@ from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError
 from evolving_attention.estimators.views import chosen_layers, passes
 
-__all__ = ["ImageViews"]
-
 Array = np.ndarray[Any, Any]
 
 

@@ -36,8 +36,6 @@ from evolving_attention.modeling.images import pair_of
 from evolving_attention.optim.factory import check_options
 from evolving_attention.training.schedules import multiplier
 
-__all__ = ["ImageClassifier"]
-
 _WHY = "for the classifier of pictures"
 _sklearn = require("sklearn.base", extra="image", why=_WHY)
 _Classifier: Any = _sklearn.ClassifierMixin

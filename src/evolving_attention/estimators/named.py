@@ -7,8 +7,6 @@ from typing import Any
 
 from evolving_attention.errors import ConfigError, suggestion
 
-__all__ = ["NamedOptions"]
-
 
 class NamedOptions:
     """A base class that refuses unknown options when an estimator is created.

@@ -14,8 +14,6 @@ from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.estimators import base, fitting, rules, targets
 from evolving_attention.estimators.randomness import seed_of
 
-__all__ = ["MaskedRows", "learn", "pretrain"]
-
 Array = np.ndarray[Any, Any]
 _MASKS = 0x4D41534B  # random stream for the masks
 

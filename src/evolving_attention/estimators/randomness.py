@@ -12,8 +12,6 @@ import numpy as np
 
 from evolving_attention.errors import ConfigError
 
-__all__ = ["seed_of", "turn"]
-
 _TURN = threading.RLock()
 
 

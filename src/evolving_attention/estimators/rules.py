@@ -11,16 +11,6 @@ from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import check_attributes, describe
 from evolving_attention.training.schedules import NAMES
 
-__all__ = [
-    "TRAINING",
-    "check",
-    "check_choices",
-    "check_dicts",
-    "check_ranges",
-    "check_training",
-    "refuse_twice",
-]
-
 # option: (least value, greatest value); the model's config checks the model's options
 TRAINING: dict[str, tuple[float, float]] = {
     "n_epochs": (1, 1_000_000),

@@ -8,22 +8,6 @@ import numpy as np
 
 from evolving_attention.errors import DTypeError, InputError, ShapeError, require
 
-__all__ = [
-    "NODES",
-    "PICTURES",
-    "SERIES",
-    "Kind",
-    "class_numbers",
-    "class_targets",
-    "missing",
-    "one_dimensional",
-    "refuse_disorder",
-    "refuse_masked",
-    "split",
-    "unmixed",
-    "value_targets",
-]
-
 Array = np.ndarray[Any, Any]
 _SPLIT = 0x53504C4954  # key of a separate random stream
 

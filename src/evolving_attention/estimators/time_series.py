@@ -17,8 +17,6 @@ from evolving_attention.estimators import files, targets
 from evolving_attention.estimators.base import SeriesEstimator
 from evolving_attention.metrics.probabilities import softmax
 
-__all__ = ["TimeSeriesClassifier", "TimeSeriesRegressor"]
-
 _WHY = "for the estimators of time series"
 _Classifier: Any = require(
     "aeon.classification.base", extra="timeseries", why=_WHY

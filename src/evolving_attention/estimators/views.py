@@ -15,8 +15,6 @@ from evolving_attention.estimators.headroom import Rows
 from evolving_attention.training import batches as b
 from evolving_attention.training import runtime
 
-__all__ = ["SeriesViews", "chosen_layers", "passes"]
-
 Array = np.ndarray[Any, Any]
 
 

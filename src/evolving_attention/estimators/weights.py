@@ -14,8 +14,6 @@ from evolving_attention.data.series import SeriesRows
 from evolving_attention.errors import ConfigError, InputError, ShapeError
 from evolving_attention.estimators.targets import refuse_masked
 
-__all__ = ["WeightedModel", "WeightedRows", "class_weights", "sample_weights"]
-
 Array = np.ndarray[Any, Any]
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Graph"]
-
 OPSET = 17  # the first opset with LayerNormalization
 
 

@@ -11,8 +11,6 @@ import numpy as np
 from evolving_attention.errors import ConfigError
 from evolving_attention.export.graph import Graph
 
-__all__ = ["Site", "evolved", "softmax_scale"]
-
 
 @dataclass(frozen=True)
 class Site:

@@ -15,8 +15,6 @@ from evolving_attention.errors import ConfigError
 from evolving_attention.export.graph import OPSET, Graph
 from evolving_attention.export.text import TextGraph
 
-__all__ = ["export_onnx"]
-
 _IR_VERSION = 8  # IR version of ONNX 1.10 to 1.12; runtimes since 2022 can read it
 _LARGEST = 2**31 - 2**20  # maximum bytes of one protobuf message
 _TEXT = ("bert", "roberta")

@@ -9,8 +9,6 @@ from evolving_attention.errors import ConfigError
 from evolving_attention.export.graph import Graph
 from evolving_attention.export.maps import Site, evolved, softmax_scale
 
-__all__ = ["TextGraph"]
-
 _WORDS = "embeddings.word_embeddings.weight"
 
 

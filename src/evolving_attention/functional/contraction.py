@@ -13,8 +13,6 @@ from evolving_attention._core import Tensor
 from evolving_attention.array_types import TensorLike
 from evolving_attention.errors import InputError, ShapeError
 
-__all__ = ["einsum"]
-
 #: A tensor and the letters of its axes.
 _Term: TypeAlias = tuple[str, Tensor]
 

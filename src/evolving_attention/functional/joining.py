@@ -9,8 +9,6 @@ from evolving_attention._core import Tensor, ops
 from evolving_attention.array_types import TensorLike
 from evolving_attention.errors import ConfigError, ShapeError
 
-__all__ = ["stack"]
-
 
 def stack(
     xs: Sequence[TensorLike], axis: int | None = None, *, dim: int | None = None

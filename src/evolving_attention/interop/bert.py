@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from evolving_attention.interop.rules import NameTable, Tie
 
-__all__ = ["BERT", "OLD_NORM_NAMES", "POSITION_BUFFERS"]
-
 # Conversions from TensorFlow call the layer norm parameters gamma and beta.
 OLD_NORM_NAMES = (
     (r"LayerNorm\.gamma$", "LayerNorm.weight"),

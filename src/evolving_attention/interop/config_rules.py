@@ -10,8 +10,6 @@ from typing import Any
 
 from evolving_attention.errors import ConfigError
 
-__all__ = ["Rules", "check_config", "check_rules"]
-
 
 @dataclass(frozen=True)
 class Rules:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["EVOLVING", "base_type", "is_marked", "weights_stem"]
-
 EVOLVING = "evolving_"  # prefix of model_type and of weight file names
 
 

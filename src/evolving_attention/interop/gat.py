@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from evolving_attention.interop.rules import NameTable
 
-__all__ = ["GAT"]
-
 GAT = NameTable(
     architecture="gat",
     prefix="",

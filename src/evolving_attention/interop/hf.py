@@ -34,14 +34,6 @@ from evolving_attention.interop.paths import (
 from evolving_attention.interop.safetensors_io import read_safetensors
 from evolving_attention.interop.torch_bin import read_torch_bin
 
-__all__ = [
-    "CONFIG_NAME",
-    "WEIGHT_NAMES",
-    "CheckpointFolder",
-    "load_config",
-    "load_folder",
-]
-
 CONFIG_NAME = "config.json"
 
 Reader = Callable[[InputFile], dict[str, np.ndarray]]

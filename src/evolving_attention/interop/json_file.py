@@ -10,8 +10,6 @@ from typing import Any, NoReturn
 from evolving_attention.errors import CheckpointError, Error
 from evolving_attention.interop.paths import read_inside
 
-__all__ = ["parse_object", "read_object", "refuse_halves"]
-
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape of a surrogate
 
 

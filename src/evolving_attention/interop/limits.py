@@ -4,19 +4,6 @@ from __future__ import annotations
 
 from evolving_attention.errors import CheckpointError
 
-__all__ = [
-    "MAX_CONFIG_BYTES",
-    "MAX_HEADER_BYTES",
-    "MAX_INDEX_BYTES",
-    "MAX_NAME_CHARS",
-    "MAX_PICKLE_BYTES",
-    "MAX_RANK",
-    "MAX_SHARD_BYTES",
-    "MAX_TENSORS",
-    "check_shape",
-    "check_tensor_name",
-]
-
 MAX_TENSORS = 100_000
 MAX_RANK = 8
 MAX_NAME_CHARS = 512

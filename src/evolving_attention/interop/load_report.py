@@ -13,8 +13,6 @@ import numpy as np
 from evolving_attention.errors import CheckpointError
 from evolving_attention.interop.rules import NameTable, matches
 
-__all__ = ["STATE_DICT", "LoadReport", "Mismatch", "check_growth", "match"]
-
 # If a file holds less than this share of a model's parameters, it is for another model.
 _LEAST_SHARE = 0.5
 _SHOWN = 8

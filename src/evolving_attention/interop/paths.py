@@ -11,17 +11,6 @@ import numpy as np
 
 from evolving_attention.errors import CheckpointError
 
-__all__ = [
-    "InputFile",
-    "advice_inside",
-    "check_basename",
-    "is_inside",
-    "open_given",
-    "open_inside",
-    "present",
-    "read_inside",
-]
-
 _BASENAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening a FIFO must not block
 _CHUNK = 1 << 30

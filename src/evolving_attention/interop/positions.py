@@ -8,8 +8,6 @@ import numpy as np
 
 from evolving_attention.errors import ShapeError
 
-__all__ = ["resized_positions"]
-
 Array = np.ndarray[Any, Any]
 
 

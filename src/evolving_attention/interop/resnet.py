@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from evolving_attention.interop.rules import NameTable
 
-__all__ = ["AA_RESNET", "CIFAR_NET", "RESNET"]
-
 _BLOCK = r"^(resnet\.encoder\.stages\.\d+\.layers\.\d+)\."
 _STEM = "resnet.embedder.embedder."
 _TORCHVISION = (

@@ -15,8 +15,6 @@ from evolving_attention.errors import CheckpointError
 from evolving_attention.interop.hf import CONFIG_NAME, WEIGHT_NAMES
 from evolving_attention.interop.paths import is_inside
 
-__all__ = ["hub_cache", "is_hub_id", "is_offline", "resolve"]
-
 _PACKAGE = "package:"
 _REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
 _REVISION = re.compile(r"[0-9a-f]{4,64}")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from evolving_attention.interop.bert import OLD_NORM_NAMES, POSITION_BUFFERS
 from evolving_attention.interop.rules import NameTable, Tie
 
-__all__ = ["ROBERTA"]
-
 _HEADS = (
     r"lm_head\..+",
     r"(roberta\.)?pooler\..+",

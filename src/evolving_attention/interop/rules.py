@@ -12,8 +12,6 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-__all__ = ["NameTable", "Tie", "matches"]
-
 
 @dataclass(frozen=True)
 class Tie:

@@ -23,14 +23,6 @@ import numpy as np
 from evolving_attention.errors import CheckpointError, UnsafeCheckpointError
 from evolving_attention.interop.limits import check_shape
 
-__all__ = [
-    "Storage",
-    "TensorRecord",
-    "element_type",
-    "load_pickle",
-    "storage_from_id",
-]
-
 _STORAGE_TYPES = {
     "DoubleStorage": "float64",
     "FloatStorage": "float32",

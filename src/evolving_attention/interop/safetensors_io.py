@@ -27,12 +27,6 @@ from evolving_attention.interop.limits import (
 )
 from evolving_attention.interop.paths import InputFile, open_given, present
 
-__all__ = [
-    "load_safetensors",
-    "read_safetensors",
-    "save_safetensors",
-]
-
 # Stems of weight file names: transformers', and the one of marked folders.
 _STEMS = ("model", f"{EVOLVING}model")
 _LENGTH_BYTES = 8  # the file begins with the size of its header, uint64

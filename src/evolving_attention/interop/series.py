@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from evolving_attention.interop.rules import NameTable
 
-__all__ = ["EA_DC_TRANSFORMER"]
-
 _HEADS = (r"classifier\..+", r"regressor\..+", r"reconstruction\..+")
 
 EA_DC_TRANSFORMER = NameTable(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from evolving_attention.interop.rules import NameTable, Tie
 
-__all__ = ["OUTPUT", "T5", "WORDS"]
-
 WORDS, OUTPUT = "shared.weight", "lm_head.weight"
 
 T5 = NameTable(

@@ -25,8 +25,6 @@ from evolving_attention.interop.safe_pickle import (
     storage_from_id,
 )
 
-__all__ = ["load_torch_bin", "read_torch_bin"]
-
 _ZIP_MAGIC = b"PK\x03\x04"
 _LOCAL_HEADER = 30  # size of a zip local file header, up to the name
 _ENCRYPTED = 0x1 | 0x40 | 0x2000

@@ -15,8 +15,6 @@ from evolving_attention.interop.safe_pickle import (
     storage_from_id,
 )
 
-__all__ = ["read"]
-
 _MAGIC = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
 _COUNT_BYTES = 8  # every storage is preceded by its number of elements, int64

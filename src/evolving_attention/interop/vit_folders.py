@@ -19,8 +19,6 @@ from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.interop.config_rules import Rules, check_rules
 from evolving_attention.interop.hf import CheckpointFolder
 
-__all__ = ["as_vit", "from_timm", "timm_config", "to_timm"]
-
 Array = np.ndarray[Any, Any]
 
 _LAYER = "encoder.layer.{}."

@@ -8,8 +8,6 @@ from pathlib import Path
 from evolving_attention import _core
 from evolving_attention.memory import current
 
-__all__ = ["in_words", "left"]
-
 
 def left(meminfo: str = "/proc/meminfo") -> int | None:
     """Returns the bytes still available to CPU tensors; None if nothing is known.

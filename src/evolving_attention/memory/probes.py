@@ -9,8 +9,6 @@ import numpy as np
 
 from evolving_attention.errors import InputError
 
-__all__ = ["Probe", "Probes", "probes_of"]
-
 _LONGEST = 32  # tokens of the longest sequence tried
 _IGNORED = -100
 _IMAGES = (2, 4)  # images of a small batch; batch norm over one pixel needs two

@@ -8,13 +8,6 @@ import numpy as np
 
 from evolving_attention.errors import ConfigError, InputError, ShapeError, require
 
-__all__ = [
-    "PairedDifference",
-    "average_rank",
-    "average_relative_difference",
-    "paired_difference",
-]
-
 
 def average_rank(
     scores: Any, *, higher_is_better: bool | None = None

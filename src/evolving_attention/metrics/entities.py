@@ -11,8 +11,6 @@ from evolving_attention.data.collate import IGNORED, unpadded
 from evolving_attention.data.packed import PackedDataset
 from evolving_attention.errors import InputError, ShapeError, require
 
-__all__ = ["entity_metrics", "entity_scores"]
-
 Values = dict[str, float]
 
 

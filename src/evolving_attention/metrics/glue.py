@@ -13,8 +13,6 @@ import numpy as np
 
 from evolving_attention.errors import InputError, require
 
-__all__ = ["METRICS"]
-
 Values = dict[str, float]
 _WHY = "to compute GLUE metrics"
 

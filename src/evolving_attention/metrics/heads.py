@@ -10,8 +10,6 @@ import numpy as np
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import InputError, ShapeError
 
-__all__ = ["attention_entropy", "head_divergence"]
-
 Array = np.ndarray[Any, Any]
 
 _TOLERANCE = 1e-2  # of the sum of a row: bfloat16 keeps 8 bits of each probability

@@ -9,8 +9,6 @@ import numpy as np
 from evolving_attention.errors import InputError, ShapeError
 from evolving_attention.metrics.probabilities import finite_rows
 
-__all__ = ["confusion_matrix", "top_k"]
-
 Array = np.ndarray[Any, Any]
 
 

@@ -9,8 +9,6 @@ import numpy as np
 from evolving_attention.data.collate import IGNORED
 from evolving_attention.errors import InputError, NonFiniteError, ShapeError
 
-__all__ = ["EvalPrediction", "class_predictions", "score_predictions"]
-
 
 class EvalPrediction(NamedTuple):
     """Model outputs and labels of an evaluation set.

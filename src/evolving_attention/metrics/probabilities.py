@@ -7,8 +7,6 @@ from numpy.typing import ArrayLike
 
 from evolving_attention.errors import NonFiniteError
 
-__all__ = ["finite_rows", "probabilities", "softmax"]
-
 Array = np.ndarray
 
 

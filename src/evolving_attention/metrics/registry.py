@@ -14,8 +14,6 @@ from evolving_attention.metrics.prediction import (
     score_predictions,
 )
 
-__all__ = ["compute_metrics"]
-
 
 def compute_metrics(
     names: Sequence[str], *, regression: bool = False

@@ -9,8 +9,6 @@ import numpy as np
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import InputError, ShapeError
 
-__all__ = ["within_class_distance"]
-
 
 def within_class_distance(X: Any, y: Any, *, relative: bool = False) -> float:
     """Returns the mean distance of representations from the centre of their class:

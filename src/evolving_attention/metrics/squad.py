@@ -15,15 +15,6 @@ from typing import Protocol
 
 from evolving_attention.errors import InputError
 
-__all__ = [
-    "answer_f1",
-    "best_thresholds",
-    "exact_match",
-    "normalize_answer",
-    "squad_scores",
-    "squad_v2_scores",
-]
-
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from evolving_attention.errors import ConfigError, InputError, require
 
-__all__ = ["PairedScore", "TranslationScore", "paired_bootstrap", "translation_scores"]
-
 _WHY = "to score translations"
 
 

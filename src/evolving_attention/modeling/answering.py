@@ -16,8 +16,6 @@ from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.modeling.predict import limit_of
 
-__all__ = ["answer"]
-
 Found = dict[str, Any]
 
 

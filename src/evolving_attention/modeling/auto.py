@@ -14,19 +14,6 @@ from evolving_attention.modeling.config import CONFIGS, PretrainedConfig
 if TYPE_CHECKING:
     from evolving_attention.modeling.generation import GenerativeModel
 
-__all__ = [
-    "AutoConfig",
-    "AutoModel",
-    "AutoModelForImageClassification",
-    "AutoModelForMaskedLM",
-    "AutoModelForMultipleChoice",
-    "AutoModelForPreTraining",
-    "AutoModelForQuestionAnswering",
-    "AutoModelForSeq2SeqLM",
-    "AutoModelForSequenceClassification",
-    "AutoModelForTokenClassification",
-]
-
 
 class AutoConfig:
     """Reads a config.json into the config class of its ``model_type``."""

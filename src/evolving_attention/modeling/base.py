@@ -34,8 +34,6 @@ from evolving_attention.modeling.untrained import NewHead
 if TYPE_CHECKING:
     from evolving_attention.interop.hf import CheckpointFolder
 
-__all__ = ["MODELS", "PreTrainedModel"]
-
 # By task, then by model_type; defining a class registers it.
 MODELS: dict[str, dict[str, type[PreTrainedModel]]] = {}
 

@@ -15,17 +15,6 @@ from evolving_attention.modeling.text import (
     TokenClassificationModel,
 )
 
-__all__ = [
-    "BertConfig",
-    "BertForMaskedLM",
-    "BertForMultipleChoice",
-    "BertForPreTraining",
-    "BertForQuestionAnswering",
-    "BertForSequenceClassification",
-    "BertForTokenClassification",
-    "BertModel",
-]
-
 
 class BertConfig(PretrainedConfig):
     """Sizes of BERT, by default BERT-Base uncased; see :class:`PretrainedConfig`.

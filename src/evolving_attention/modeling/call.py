@@ -14,8 +14,6 @@ from evolving_attention.errors import ConfigError, InputError, suggestion
 from evolving_attention.modeling.outputs import ModelOutput
 from evolving_attention.modeling.wanted import wanted_indices
 
-__all__ = ["call_of", "run"]
-
 _OUTPUTS = (
     "output_hidden_states",
     "output_attentions",

@@ -15,8 +15,6 @@ from evolving_attention.modeling.images import (
 )
 from evolving_attention.modeling.names import register_sizes
 
-__all__ = ["CifarNetConfig", "CifarNetForImageClassification", "CifarNetModel"]
-
 _MOST = 65_536
 _RULES = Rules(
     integers={

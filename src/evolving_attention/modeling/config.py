@@ -17,8 +17,6 @@ from evolving_attention.field_types import plain_scalar
 from evolving_attention.interop.config_rules import Rules, check_config, check_rules
 from evolving_attention.interop.evolving_mark import EVOLVING, is_marked
 
-__all__ = ["CONFIGS", "PretrainedConfig"]
-
 CONFIGS: dict[
     str, type[PretrainedConfig]
 ] = {}  # by model_type; defining a class registers it

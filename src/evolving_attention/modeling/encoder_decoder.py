@@ -23,13 +23,6 @@ from evolving_attention.modeling.config import PretrainedConfig
 from evolving_attention.modeling.names import register_sizes
 from evolving_attention.notices import say
 
-__all__ = [
-    "EncoderDecoderConfig",
-    "EncoderDecoderModel",
-    "evolving_chains",
-    "register_family",
-]
-
 _DECODER = ("decoder_attention", "cross_attention")
 _SAID: set[str] = set()
 

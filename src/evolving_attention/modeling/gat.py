@@ -26,8 +26,6 @@ from evolving_attention.modeling.base import PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
 from evolving_attention.modeling.names import register_sizes
 
-__all__ = ["GATConfig", "GATForNodeClassification", "GATModel"]
-
 _RULES = Rules(
     integers={"num_features": (1, 10_000_000), "num_output_heads": (1, 1_024)},
     numbers={"negative_slope": (0.0, 1.0)},

@@ -10,8 +10,6 @@ from evolving_attention.errors import ConfigError
 from evolving_attention.modeling.generation_options import NEEDED, OPTIONS, checked
 from evolving_attention.notices import say
 
-__all__ = ["GENERATION_CONFIG", "read_generation_config", "with_defaults"]
-
 GENERATION_CONFIG = "generation_config.json"
 _OF_ONE_CALL = frozenset(
     ("sentence_numbers", "decoder_input_ids", "output_alignments", "alignment_layer")

@@ -11,17 +11,6 @@ from evolving_attention import _core
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.field_types import check_type
 
-__all__ = [
-    "NEEDED",
-    "OPTIONS",
-    "SOURCES",
-    "TOKENS",
-    "GenerationOptions",
-    "checked",
-    "integers",
-    "search_settings",
-]
-
 SOURCES = ("input_ids", "attention_mask", "sequence_offsets")
 NEEDED = {
     **dict.fromkeys(("temperature", "top_k", "top_p", "seed"), "do_sample"),

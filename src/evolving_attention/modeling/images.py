@@ -19,14 +19,6 @@ from evolving_attention.modeling.config import PretrainedConfig
 from evolving_attention.modeling.labels import check_labels
 from evolving_attention.modeling.outputs import ModelOutput
 
-__all__ = [
-    "ImageClassifierOutput",
-    "ImageConfig",
-    "ImageModel",
-    "StagedConfig",
-    "pair_of",
-]
-
 MAX_SIDE = 65_536  # pixels
 
 

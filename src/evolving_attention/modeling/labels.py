@@ -8,8 +8,6 @@ import numpy as np
 
 from evolving_attention.errors import InputError
 
-__all__ = ["check_labels"]
-
 
 def check_labels(model: Any, labels: Any, item: str) -> None:
     """Rejects labels that a model would ignore, or of a shape for another problem.

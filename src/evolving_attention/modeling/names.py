@@ -12,14 +12,6 @@ from evolving_attention.modeling.base import MODELS, PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
 from evolving_attention.modeling.generation import GenerativeModel
 
-__all__ = [
-    "create_model",
-    "list_models",
-    "register_model",
-    "register_sizes",
-    "sizes_of",
-]
-
 _Maker = TypeVar("_Maker", bound=Callable[..., PreTrainedModel])
 _MAKERS: dict[str, Callable[..., PreTrainedModel]] = {}
 _SIZES: dict[str, tuple[type[PretrainedConfig], dict[str, Any]]] = {}

@@ -10,13 +10,6 @@ import numpy as np
 
 from evolving_attention._core import Tensor
 
-__all__ = [
-    "ModelOutput",
-    "MultipleChoiceModelOutput",
-    "QuestionAnsweringModelOutput",
-    "TokenClassifierOutput",
-]
-
 _ABSENT: Any = None
 
 

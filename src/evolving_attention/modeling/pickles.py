@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-__all__ = ["PickleMixin"]
-
 _OF_CORE = ("_core", "_named", "_buffers")
 
 

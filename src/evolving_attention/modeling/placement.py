@@ -9,8 +9,6 @@ import numpy as np
 
 from evolving_attention.errors import ConfigError, Error
 
-__all__ = ["named", "refuse_overflow", "sorted_targets"]
-
 
 def named(target: Any) -> str:
     """Returns the name of an element type or device of NumPy or PyTorch, or a name.

@@ -19,8 +19,6 @@ from evolving_attention.metrics.probabilities import finite_rows, probabilities
 from evolving_attention.notices import say
 from evolving_attention.progress_bar import ProgressBar
 
-__all__ = ["TopK", "limit_of", "predict", "scored"]
-
 TopK = int | Literal["best"] | None
 CHUNK = 8192  # texts tokenised and sorted by length together
 _COLUMNS = ("text", "text_pair")

@@ -6,8 +6,6 @@ from typing import Any, ClassVar
 
 from evolving_attention.errors import ConfigError
 
-__all__ = ["RecomputeMixin"]
-
 
 class RecomputeMixin:
     """Saves memory at the cost of time: backward recomputes each layer's activations.

@@ -15,15 +15,6 @@ from evolving_attention.modeling.images import (
 )
 from evolving_attention.modeling.names import register_sizes
 
-__all__ = [
-    "AAResNetConfig",
-    "AAResNetForImageClassification",
-    "AAResNetModel",
-    "ResNetConfig",
-    "ResNetForImageClassification",
-    "ResNetModel",
-]
-
 _MOST = 65_536
 _RULES = Rules(
     integers={

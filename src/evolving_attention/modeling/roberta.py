@@ -15,16 +15,6 @@ from evolving_attention.modeling.text import (
     TokenClassificationModel,
 )
 
-__all__ = [
-    "RobertaConfig",
-    "RobertaForMaskedLM",
-    "RobertaForMultipleChoice",
-    "RobertaForQuestionAnswering",
-    "RobertaForSequenceClassification",
-    "RobertaForTokenClassification",
-    "RobertaModel",
-]
-
 
 class RobertaConfig(PretrainedConfig):
     """Sizes of RoBERTa, by default RoBERTa-Base; see :class:`PretrainedConfig`.

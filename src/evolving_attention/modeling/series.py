@@ -11,14 +11,6 @@ from evolving_attention.interop.series import EA_DC_TRANSFORMER
 from evolving_attention.modeling.base import PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
 
-__all__ = [
-    "EADCTransformerConfig",
-    "EADCTransformerForClassification",
-    "EADCTransformerForPretraining",
-    "EADCTransformerForRegression",
-    "EADCTransformerModel",
-]
-
 _RULES = Rules(
     integers={
         "channels": (1, 1_000_000),

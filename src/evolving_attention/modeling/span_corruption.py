@@ -9,8 +9,6 @@ import numpy as np
 
 from evolving_attention.errors import ConfigError, InputError
 
-__all__ = ["corrupt_spans"]
-
 
 def corrupt_spans(
     rows: Sequence[Any],

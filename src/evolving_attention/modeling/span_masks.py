@@ -8,8 +8,6 @@ import numpy as np
 
 from evolving_attention.errors import ConfigError, InputError
 
-__all__ = ["mask_spans"]
-
 
 def mask_spans(
     lengths: Any,

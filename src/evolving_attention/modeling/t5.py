@@ -24,8 +24,6 @@ from evolving_attention.modeling.encoder_decoder import (
 )
 from evolving_attention.modeling.generation import GenerativeModel
 
-__all__ = ["T5Config", "T5ForConditionalGeneration", "T5Model"]
-
 _GATED = "gated-"
 
 

@@ -18,13 +18,6 @@ from evolving_attention.modeling.outputs import (
     TokenClassifierOutput,
 )
 
-__all__ = [
-    "MultipleChoiceModel",
-    "QuestionAnsweringModel",
-    "TextModel",
-    "TokenClassificationModel",
-]
-
 _LANGUAGE = ("masked_lm", "pretraining")  # heads that predict masked tokens
 _SPAN = ("start_positions", "end_positions")
 _OTHER_HEADS = ("token_classification", "question_answering", "multiple_choice")

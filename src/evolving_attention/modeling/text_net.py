@@ -15,8 +15,6 @@ from evolving_attention.modeling.names import register_sizes
 from evolving_attention.modeling.placement import refuse_overflow
 from evolving_attention.modeling.text import TextModel
 
-__all__ = ["TextNetConfig", "TextNetForSequenceClassification"]
-
 _Self = TypeVar("_Self", bound="TextNetForSequenceClassification")
 
 _WORDS = "text_net.embeddings.word_embeddings.weight"

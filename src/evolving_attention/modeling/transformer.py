@@ -15,12 +15,6 @@ from evolving_attention.modeling.encoder_decoder import (
 )
 from evolving_attention.modeling.generation import GenerativeModel
 
-__all__ = [
-    "TransformerConfig",
-    "TransformerForConditionalGeneration",
-    "TransformerModel",
-]
-
 _RULES = Rules(
     integers={
         "decoder_vocab_size": (1, 10_000_000),

@@ -11,8 +11,6 @@ import ml_dtypes
 from evolving_attention.device_names import host_array
 from evolving_attention.notices import say
 
-__all__ = ["NewHead"]
-
 
 class NewHead:
     """Parameters of a head that were drawn at random; shared by copies of a model.

@@ -26,8 +26,6 @@ from evolving_attention.modeling.names import register_sizes
 if TYPE_CHECKING:
     from evolving_attention.interop.hf import CheckpointFolder
 
-__all__ = ["ViTConfig", "ViTForImageClassification", "ViTModel"]
-
 _Self = TypeVar("_Self", bound="_ViT")
 
 _RULES = Rules(

@@ -9,8 +9,6 @@ import numpy as np
 
 from evolving_attention.errors import InputError
 
-__all__ = ["wanted_indices"]
-
 
 def wanted_indices(name: str, wanted: Any, count: int) -> list[int] | None:
     """Returns layer indices: all for True, the listed ones, or None for False."""

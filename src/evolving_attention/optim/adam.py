@@ -8,8 +8,6 @@ from typing import Any, ClassVar
 from evolving_attention.optim.base import Optimizer
 from evolving_attention.optim.rules import check_betas, check_flag, check_number
 
-__all__ = ["Adam", "AdamW", "RAdam"]
-
 
 class _Adam(Optimizer):
     """Adam's family: optimizers with two moments per parameter."""

@@ -19,8 +19,6 @@ from evolving_attention.optim.rules import (
     named,
 )
 
-__all__ = ["Optimizer", "clear_gradients"]
-
 
 class Optimizer:
     """A core optimizer over groups of parameters; use one of its subclasses.

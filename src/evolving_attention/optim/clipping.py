@@ -6,8 +6,6 @@ from typing import Any
 
 from evolving_attention.errors import ConfigError, InputError
 
-__all__ = ["clip_grad_norm_", "clip_scale", "global_grad_norm"]
-
 
 def _tensors(parameters: Any) -> list[Any]:
     """Returns the parameters as a list; one tensor may stand alone."""

@@ -12,8 +12,6 @@ from evolving_attention.optim.adam import Adam, AdamW, RAdam
 from evolving_attention.optim.base import Optimizer
 from evolving_attention.optim.sgd import SGD
 
-__all__ = ["OPTIMIZERS", "check_options", "create", "decay_groups"]
-
 OPTIMIZERS: dict[str, type[Optimizer]] = {
     "adamw_torch_fused": AdamW,
     "adamw_torch": AdamW,

@@ -9,18 +9,6 @@ from typing import Any
 
 from evolving_attention.errors import ConfigError, InputError
 
-__all__ = [
-    "GROUP_KEYS",
-    "check_betas",
-    "check_flag",
-    "check_number",
-    "check_parameters",
-    "checked_group",
-    "entries_of",
-    "named",
-]
-
-
 #: Settings of a parameter group; ``names`` are for error texts.
 GROUP_SETTINGS = {"params", "names", "lr", "weight_decay"}
 #: Groups may also have ``schedule``, the mark of a learning-rate schedule.

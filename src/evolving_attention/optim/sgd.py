@@ -9,8 +9,6 @@ from evolving_attention.errors import ConfigError
 from evolving_attention.optim.base import Optimizer
 from evolving_attention.optim.rules import check_flag, check_number
 
-__all__ = ["SGD"]
-
 
 class SGD(Optimizer):
     """Gradient descent with momentum, equal to ``torch.optim.SGD``.

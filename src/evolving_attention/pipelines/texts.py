@@ -16,8 +16,6 @@ from evolving_attention.modeling.base import PreTrainedModel
 from evolving_attention.modeling.predict import TopK
 from evolving_attention.modeling.text import TextModel
 
-__all__ = ["QuestionAnsweringPipeline", "TextClassificationPipeline", "pipeline"]
-
 TASKS = ("text-classification", "sentiment-analysis", "question-answering")
 _ANSWERS = "question-answering"
 

@@ -31,8 +31,6 @@ from evolving_attention.text import AutoTokenizer
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["TokenLoss", "Translation", "Translator"]
-
 Progress = Callable[[int, int], Any]
 _IDS = ("pad", "bos", "eos")
 _NO_LIMIT = 2**62  # tokens

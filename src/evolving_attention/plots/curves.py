@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["read_log", "training_curves"]
-
 Log = str | os.PathLike[str] | Sequence[Mapping[str, Any]]
 
 # Values that an evaluation reports in addition to its metrics.

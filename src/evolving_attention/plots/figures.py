@@ -14,17 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "COLOURS",
-    "GREY",
-    "INK",
-    "colours",
-    "draw_frame",
-    "heading",
-    "new_figure",
-    "save",
-]
-
 INK, GREY = "#1b1b1f", "#6b6b76"
 COLOURS = ("#2b5c8a", "#c8553d", "#3d8361", "#8a5a9e", "#b58a1b", "#4f4f57")
 """Line colours that stay apart in grey and for colour-blind readers."""

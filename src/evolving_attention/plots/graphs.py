@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["node_attention"]
-
 _PANEL = 2.4  # inches
 _TITLE = 0.5
 _WIDEST = 7.0  # points, width of a line of weight 1

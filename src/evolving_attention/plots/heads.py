@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["divergence_by_head", "entropy_by_head"]
-
 _WIDEST, _NARROWEST = 9.6, 6.4  # inches, of the figure
 _HEAD, _PANEL, _GAPS = 0.22, 1.15, (0.15, 0.4)  # inches, the gaps across and down
 _LEFT, _TOP, _RIGHT, _BOTTOM = 0.62, 1.25, 0.1, 0.5  # inches around the panels

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["attention_evolution", "layer_similarity"]
-
 Layers = Mapping[int, ArrayLike] | Sequence[ArrayLike]
 
 _COLOUR_MAP = "magma_r"  # perceptually uniform; light means no attention

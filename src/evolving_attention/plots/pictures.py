@@ -14,8 +14,6 @@ from evolving_attention.plots.figures import GREY, INK, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["picture_attention"]
-
 _PANEL = 1.5  # inches
 _TITLE = 0.35
 

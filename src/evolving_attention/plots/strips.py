@@ -13,8 +13,6 @@ from evolving_attention.plots.figures import COLOURS, GREY, draw_frame
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["HEIGHT", "draw_strip", "series_values"]
-
 HEIGHT = 0.62  # inches, including the gap below
 
 

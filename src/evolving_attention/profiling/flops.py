@@ -9,8 +9,6 @@ from typing import Any
 
 from evolving_attention.errors import ConfigError
 
-__all__ = ["encoder_decoder_flops", "matrix_flops", "series_flops", "vit_flops"]
-
 
 def matrix_flops(
     lengths: Sequence[int],

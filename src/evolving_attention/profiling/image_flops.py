@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from evolving_attention.modeling.cifar_net import CifarNetConfig
     from evolving_attention.modeling.resnet import ResNetConfig
 
-__all__ = ["cifar_net_flops", "resnet_flops"]
-
 
 @dataclass
 class _Counter:

@@ -9,19 +9,6 @@ import numpy as np
 
 from evolving_attention.errors import ConfigError, InputError
 
-__all__ = [
-    "FILLED",
-    "PADDING",
-    "TRUNCATION",
-    "as_columns",
-    "check_tensors",
-    "choice",
-    "id_array",
-    "refuse_long",
-    "text_batch",
-    "value_array",
-]
-
 MAX_TEXT_CHARS = 1_000_000
 
 TRUNCATION: dict[Any, str | None] = {

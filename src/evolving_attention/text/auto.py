@@ -14,8 +14,6 @@ from evolving_attention.text.spiece import from_spiece
 from evolving_attention.text.tokenizer import SPECIAL_NAMES, Tokenizer
 from evolving_attention.text.validate import check_backend
 
-__all__ = ["AutoTokenizer"]
-
 _ROBERTA_TOKENS = {**build.ROBERTA_TOKENS, "bos": "<s>", "eos": "</s>"}
 _T5_TOKENS = {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"}
 _UNKNOWN_LENGTH = 10**9  # a larger value in a file means "not known"

@@ -8,8 +8,6 @@ from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.text.build import guard
 from evolving_attention.text.tokenizer import Tokenizer
 
-__all__ = ["SPECIAL_TOKENS", "train_bpe"]
-
 SPECIAL_TOKENS = {"pad": "<pad>", "bos": "<s>", "eos": "</s>"}  # ids 0, 1, 2
 _LEAST = len(SPECIAL_TOKENS) + 256  # every byte is a token
 

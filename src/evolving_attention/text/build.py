@@ -17,16 +17,6 @@ from evolving_attention.text.time_limit import TimeLimit, has_regex
 if TYPE_CHECKING:
     import tokenizers
 
-__all__ = [
-    "BERT_TOKENS",
-    "ROBERTA_TOKENS",
-    "from_bpe_files",
-    "from_json",
-    "from_vocab",
-    "guard",
-    "read_json",
-]
-
 MAX_FILE_BYTES = 128 << 20
 MAX_SETTINGS_BYTES = 16 << 20
 #: BERT's special tokens, in the order of their ids in a vocabulary trained here.

@@ -13,8 +13,6 @@ from evolving_attention.errors import CheckpointError, InputError, require
 from evolving_attention.interop.paths import read_inside
 from evolving_attention.text.build import MAX_FILE_BYTES
 
-__all__ = ["SpieceTokenizer", "from_spiece"]
-
 _SPACE = "▁"
 _EXTRA = 100  # T5's number of sentinels if tokenizer_config.json does not give one
 

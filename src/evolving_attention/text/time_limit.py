@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 
 from evolving_attention.errors import Error
 
-__all__ = ["TimeLimit", "has_regex"]
-
 SECONDS = 10.0
 CHARACTERS_PER_SECOND = 20_000  # ordinary expressions process a million
 

@@ -35,8 +35,6 @@ from evolving_attention.text.time_limit import TimeLimit, has_regex
 if TYPE_CHECKING:
     import tokenizers
 
-__all__ = ["Encoded", "Tokenizer"]
-
 SPECIAL_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
 

@@ -15,8 +15,6 @@ from evolving_attention.text.time_limit import TimeLimit, has_regex
 if TYPE_CHECKING:
     import tokenizers
 
-__all__ = ["check_backend"]
-
 MAX_ID = 10_000_000
 
 

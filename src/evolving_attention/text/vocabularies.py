@@ -13,8 +13,6 @@ from evolving_attention.text.tokenizer import Tokenizer
 if TYPE_CHECKING:
     import tokenizers
 
-__all__ = ["train_byte_bpe", "train_wordpiece"]
-
 _LETTERS = 1000  # most characters in WordPiece's alphabet, by frequency
 
 

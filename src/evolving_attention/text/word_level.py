@@ -12,8 +12,6 @@ from evolving_attention.text.tokenizer import Tokenizer
 if TYPE_CHECKING:
     import tokenizers
 
-__all__ = ["SPLITS", "Split", "train_word_level"]
-
 Split = Literal["punctuation", "space"]
 SPLITS = get_args(Split)
 _SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "sep": "[SEP]"}  # ids 0, 1, 2

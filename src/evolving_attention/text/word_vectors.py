@@ -24,13 +24,6 @@ from evolving_attention.errors import CheckpointError, InputError, ShapeError
 if TYPE_CHECKING:
     from evolving_attention.text.tokenizer import Tokenizer
 
-__all__ = [
-    "WordTable",
-    "WordVectors",
-    "checkpoint_word_vectors",
-    "read_word_vectors",
-]
-
 _TABLES = ("embeddings.word_embeddings.weight", "shared.weight")
 _BATCH = 4096  # words tokenised in one call
 

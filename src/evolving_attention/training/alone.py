@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Alone"]
-
 
 class Alone:
     """A run of one process; nothing is exchanged."""

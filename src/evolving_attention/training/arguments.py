@@ -11,8 +11,6 @@ from typing import Any, Literal, TypeVar
 from evolving_attention.field_types import PathText, check_fields
 from evolving_attention.training import argument_rules as rules
 
-__all__ = ["TrainingArguments"]
-
 _Class = TypeVar("_Class", bound=type)
 _Strategy = Literal["no", "steps", "epoch"]
 _Sampling = Literal["group_by_length", "random", "sequential"]

@@ -16,8 +16,6 @@ from evolving_attention.interop.hf import load_folder
 from evolving_attention.interop.paths import present
 from evolving_attention.interop.safetensors_io import save_safetensors
 
-__all__ = ["average_checkpoints", "last_checkpoints"]
-
 _BESIDE = (  # copied if present
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
     *("spiece.model", "vocab.txt", "vocab.json", "merges.txt"),

@@ -17,23 +17,6 @@ from evolving_attention.data.collate import IGNORED
 from evolving_attention.data.packed import TARGETS, tokens_of
 from evolving_attention.device_names import host_array
 
-__all__ = [
-    "close",
-    "counts_of",
-    "groups_of",
-    "has_targets",
-    "inputs_of",
-    "loss_weight",
-    "output_offsets",
-    "row_count",
-    "row_ids",
-    "shares_of",
-    "single_row",
-    "slice_rows",
-    "split_rows",
-    "token_count",
-]
-
 Batch = dict[str, Any]
 
 

@@ -14,14 +14,6 @@ from evolving_attention.training.state import TrainerControl, TrainerState
 if TYPE_CHECKING:
     from evolving_attention.training.arguments import TrainingArguments
 
-__all__ = [
-    "CallbackHandler",
-    "DefaultFlowCallback",
-    "EarlyStoppingCallback",
-    "TrainerCallback",
-    "metric_key",
-]
-
 
 def metric_key(name: str) -> str:
     """Returns the key of a metric in evaluation results: ``f1`` → ``eval_f1``."""

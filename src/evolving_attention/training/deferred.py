@@ -21,8 +21,6 @@ from evolving_attention.training.step import (
     present,
 )
 
-__all__ = ["DeferredStepRunner", "step_runner"]
-
 
 @dataclass
 class _Pending:

@@ -26,15 +26,6 @@ from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.callbacks import metric_key
 from evolving_attention.training.state import PredictionOutput, TrainerState
 
-__all__ = [
-    "EvaluationResult",
-    "Evaluator",
-    "evaluation_loop",
-    "given_loss",
-    "replaced_loss",
-    "speed_metrics",
-]
-
 
 @dataclass
 class EvaluationResult:

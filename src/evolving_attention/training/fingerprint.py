@@ -22,8 +22,6 @@ from evolving_attention.errors import CheckpointError
 from evolving_attention.notices import say
 from evolving_attention.training.state import plain
 
-__all__ = ["compare", "data_fingerprint", "run_fingerprint"]
-
 KEYS = (
     "input_ids",
     "values",

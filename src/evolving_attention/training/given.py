@@ -12,19 +12,6 @@ from evolving_attention.data.labels import class_names, name_classes, numbered
 from evolving_attention.errors import ConfigError
 from evolving_attention.training.arguments import TrainingArguments
 
-__all__ = [
-    "arguments",
-    "check_callbacks",
-    "check_loss_func",
-    "check_methods",
-    "check_names",
-    "check_optimizers",
-    "check_trainable",
-    "model_of",
-    "name_data",
-    "takes_trial",
-]
-
 
 def arguments(given: Any, tokenizer: None = None) -> TrainingArguments:
     """Returns the options of a run: as given, from a dict, or the defaults.

@@ -11,8 +11,6 @@ import threading
 from types import FrameType
 from typing import Any
 
-__all__ = ["InterruptGuard", "SignalReceived"]
-
 HANDLED = (signal.SIGINT, signal.SIGTERM)
 
 

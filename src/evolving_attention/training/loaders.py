@@ -28,8 +28,6 @@ from evolving_attention.training import batches as b
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.row_checks import PAIRS, checked, limits_of
 
-__all__ = ["Loaders"]
-
 PREFETCH = 2  # batches prepared ahead: one ready, one in progress
 Rows = Sequence[dict[str, Any]]
 Collator = Callable[[list[dict[str, Any]]], dict[str, Any]]

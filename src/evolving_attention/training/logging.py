@@ -16,8 +16,6 @@ from evolving_attention.errors import CheckpointError, require
 from evolving_attention.training.callbacks import TrainerCallback
 from evolving_attention.training.state import plain
 
-__all__ = ["ConsoleCallback", "JsonLinesCallback", "TensorBoardCallback", "one_line"]
-
 LOGGER = logging.getLogger("evolving_attention")
 
 

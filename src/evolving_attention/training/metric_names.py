@@ -20,8 +20,6 @@ from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.callbacks import TrainerCallback, metric_key
 from evolving_attention.training.loaders import Loaders
 
-__all__ = ["as_named", "check_before_training", "missing"]
-
 
 def check_before_training(
     args: TrainingArguments,

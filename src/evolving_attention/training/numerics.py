@@ -23,8 +23,6 @@ from evolving_attention.training.batches import (
     single_row,
 )
 
-__all__ = ["check_finite", "nonfinite_report", "optimizer_tensors"]
-
 _LOGITS = ("logits", "start_logits", "end_logits", "seq_relationship_logits")
 
 

@@ -23,8 +23,6 @@ from evolving_attention.errors import ConfigError, InputError, Interrupted, Peer
 from evolving_attention.training import runtime
 from evolving_attention.training.alone import Alone
 
-__all__ = ["Team", "join"]
-
 # Arguments that may differ between ranks: they do not change the result.
 _OWN_ARGUMENTS = ("num_threads", "log_level", "disable_tqdm", "logging_dir", "run_name")
 _MEGABYTE = 1 << 20

@@ -9,9 +9,6 @@ from evolving_attention.errors import ConfigError
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.state import TrainerState
 
-__all__ = ["RunPlan", "make_plan"]
-
-
 SHORT_RUN_LOGS = 10  # logs of a run shorter than the default logging_steps
 
 

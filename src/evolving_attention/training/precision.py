@@ -36,8 +36,6 @@ from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.state import TrainerState, read_values
 from evolving_attention.training.step import StepRunner
 
-__all__ = ["CHOICES", "check", "choose", "seconds_of_steps", "settle"]
-
 CHOICES = ("float32", "bfloat16")
 STEPS = 3  # timed, after an untimed one that builds kernels and fills the allocator
 _clock = time.perf_counter

@@ -16,8 +16,6 @@ from evolving_attention.training import runtime
 from evolving_attention.training.evaluate import speed_metrics
 from evolving_attention.training.trainer import Trainer
 
-__all__ = ["PretrainingTrainer"]
-
 # Per batch: its number, then sums over its masked tokens and its pairs.
 _SUMS = ("tokens", "loss", "right", "pairs", "pair_loss", "pairs_right", "rows")
 

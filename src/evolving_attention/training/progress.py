@@ -15,13 +15,6 @@ from evolving_attention.progress_bar import ProgressBar, duration, in_notebook
 from evolving_attention.training.callbacks import TrainerCallback
 from evolving_attention.training.logging import one_line
 
-__all__ = [
-    "EvaluationProgress",
-    "NotebookProgress",
-    "TerminalProgress",
-    "progress_callback",
-]
-
 REFRESH_SECONDS = 0.5
 TIMINGS = ("_runtime", "_per_second")  # in the log files, not in the table
 ESTIMATE_FROM_STEP = 5  # the first steps are slower than the rest

@@ -15,8 +15,6 @@ from evolving_attention.errors import (
     require,
 )
 
-__all__ = ["LOCAL", "RayTasks"]
-
 LOCAL = "local"
 _SECONDS = 10.0  # timeout for an answer from a cluster's address
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["REFUSED", "on_the_command_line"]
-
 # reason and what to do instead -> Hugging Face's names
 _REASONS = {
     "there are no float16 kernels; use bf16=True": "fp16 fp16_full_eval",

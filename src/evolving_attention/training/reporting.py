@@ -16,8 +16,6 @@ from evolving_attention.training.plan import RunPlan
 from evolving_attention.training.state import TrainerState, plain
 from evolving_attention.training.step import StepOutcome
 
-__all__ = ["Reporter"]
-
 
 class Reporter:
     """Counts steps in the state of a run, and shows and writes its results.

@@ -11,8 +11,6 @@ from evolving_attention import durable
 from evolving_attention.progress_bar import duration
 from evolving_attention.training.state import plain
 
-__all__ = ["FILES", "metrics_table", "print_metrics", "save_metrics"]
-
 # Files of the usual splits.
 FILES = tuple(f"{s}_results.json" for s in ("all", "train", "eval", "test", "predict"))
 

@@ -11,8 +11,6 @@ from evolving_attention.data.collate import IGNORED, LABELS
 from evolving_attention.data.packed import PackedDataset, PackedRows, each
 from evolving_attention.errors import InputError
 
-__all__ = ["PAIRS", "checked", "limits_of"]
-
 _OPTIONS = {"input_ids": "vocab_size", "token_type_ids": "type_vocab_size"}
 _CLASSIFIER = "classification"  # the end of the heads of classifiers
 _LANGUAGE = ("masked_lm", "pretraining")

@@ -18,8 +18,6 @@ from evolving_attention.training.callbacks import CallbackHandler, metric_key
 from evolving_attention.training.interrupts import InterruptGuard
 from evolving_attention.training.state import TrainerControl, TrainerState
 
-__all__ = ["NoSaver", "Saver"]
-
 
 class Saver:
     """Writes the Trainer's files; with several processes, only the first writes.

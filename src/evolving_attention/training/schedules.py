@@ -20,8 +20,6 @@ from typing import Any
 
 from evolving_attention.errors import ConfigError, suggestion
 
-__all__ = ["NAMES", "Schedule", "get_scheduler", "multiplier"]
-
 Multiplier = Callable[[int], float]
 
 DEFAULT_TIMESCALE = 10_000  # for inverse_sqrt without warm-up

@@ -12,8 +12,6 @@ from evolving_attention.training import search_ray
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.trials import Watch, train_one
 
-__all__ = ["BestRun", "default_hp_space", "default_objective", "search"]
-
 _STUDY = ("study_name", "storage", "sampler", "pruner", "load_if_exists")
 _OPTIONS = {  # besides the study's; Ray's trials see no other trial
     "optuna": (*_STUDY, "timeout", "gc_after_trial"),

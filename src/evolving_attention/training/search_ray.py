@@ -14,8 +14,6 @@ from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.ray_tasks import RayTasks
 from evolving_attention.training.trials import Watch, takes_trial, train_one
 
-__all__ = ["OPTIONS", "run"]
-
 OPTIONS = ("timeout", "resources_per_trial")
 _LOGGER = logging.getLogger("evolving_attention")
 _WHERE = "hyperparameter_search"

@@ -17,16 +17,6 @@ from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.field_types import check_type, describe, members
 from evolving_attention.interop.json_file import parse_object, read_object
 
-__all__ = [
-    "STATE",
-    "PredictionOutput",
-    "TrainOutput",
-    "TrainerControl",
-    "TrainerState",
-    "plain",
-    "read_values",
-]
-
 STATE = "trainer_state.json"
 _NOT_FINITE = ("nan", "inf", "-inf")  # as :func:`plain` writes them
 MAX_BYTES = 256 << 20  # limit of that file; its log grows with the run

@@ -17,15 +17,6 @@ from evolving_attention.training.alone import Alone
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.state import TrainerState
 
-__all__ = [
-    "StepOutcome",
-    "StepRunner",
-    "StepSums",
-    "forget_gradients",
-    "parts_of",
-    "present",
-]
-
 MAX_SKIPPED_IN_A_ROW = 10  # with on_nonfinite="skip", more than this is an error
 
 

@@ -14,8 +14,6 @@ from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.callbacks import CallbackHandler
 from evolving_attention.training.state import TrainerState, plain
 
-__all__ = ["Surroundings"]
-
 
 class Surroundings:
     """The methods of a Trainer that write files, change its callbacks or search.

@@ -52,8 +52,6 @@ from evolving_attention.training.step import StepRunner
 from evolving_attention.training.surroundings import Surroundings
 from evolving_attention.training.weights import RowWeights, weighted_loss
 
-__all__ = ["Trainer"]
-
 _MADE = {"team", "model", "device", "state", "control", "callback_handler"}
 _MADE |= {"_guard", "_loaders", "_evaluator", "_reporter", "_saver", "_weights"}
 

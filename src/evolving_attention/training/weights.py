@@ -27,8 +27,6 @@ from evolving_attention.training.arguments import TrainingArguments
 if TYPE_CHECKING:
     from evolving_attention._core import Tensor
 
-__all__ = ["RowWeights", "weighted_loss"]
-
 KEY = "sample_weight"  # the column, and the input of compute_loss
 Array = np.ndarray[Any, Any]
 
