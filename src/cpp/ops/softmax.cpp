@@ -2,10 +2,8 @@
 #include "ops/softmax.h"
 
 #include "autograd/node.h"
-#include "kernels/edge_attention.h"
-#include "kernels/registry.h"
 #include "kernels/softmax.h"
-#include "kernels/window_attention.h"
+#include "ops/scoped.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -15,31 +13,16 @@ namespace {
 Var run_softmax(const char* name, const Var& x, const Tensor& flat,
                 const PackingPtr& packing, double scale) {
   const Tensor y = empty_like(flat);
-  if (packing->is_along_edges()) {
-    kernels::run<EdgeSoftmax>(
-        {flat, y, scale, packing->edge_layout(flat.device())});
-  } else if (packing->window()) {
-    kernels::run<WindowSoftmax>({flat, y, scale, packing->window_layout()});
-  } else {
-    kernels::run<SoftmaxForward>({flat, y, scale, packing->layout()});
-  }
+  run_scoped<EdgeSoftmax, WindowSoftmax, SoftmaxForward>(
+      *packing, flat.device(), flat, y, scale);
   const Shape shape = x.shape();
   return record(
       name, reshape_view(y, shape), {x}, {y},
       [packing, scale, shape](const Node& node, const Tensor& dy) {
         const Tensor dx = empty_like(node.saved(0));
         const Tensor flat = reshape_view(dy, dx.shape());
-        if (packing->is_along_edges()) {
-          kernels::run<EdgeSoftmaxBackward>(
-              {flat, node.saved(0), dx, scale,
-               packing->edge_layout(dx.device())});
-        } else if (packing->window()) {
-          kernels::run<WindowSoftmaxBackward>(
-              {flat, node.saved(0), dx, scale, packing->window_layout()});
-        } else {
-          kernels::run<SoftmaxBackward>(
-              {flat, node.saved(0), dx, scale, packing->layout()});
-        }
+        run_scoped<EdgeSoftmaxBackward, WindowSoftmaxBackward, SoftmaxBackward>(
+            *packing, dx.device(), flat, node.saved(0), dx, scale);
         return Node::Gradients{reshape_view(dx, shape)};
       });
 }
