@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// dx_i = scale y_i (dy_i - sum_j dy_j y_j): kernels/ref/softmax.cpp derives it.
+// dx_i = scale y_i (dy_i - sum_j dy_j y_j): kernels/ref/cells.h derives it.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     backward_kernel(MapRows maps, const T* dy, const T* y, T* dx, float scale) {

@@ -97,8 +97,8 @@ void backward_of(const EvolveBackward::Args& args) {
       write_wide<T>(dprevious, args.dprevious, begin);
     }
   }
-  write_wide<T>(dweight, args.dweight, 0);
-  write_wide<T>(dbias, args.dbias, 0);
+  write_wide<T>(dweight, args.dweight);
+  write_wide<T>(dbias, args.dbias);
 }
 
 }  // namespace

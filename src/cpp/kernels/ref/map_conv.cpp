@@ -45,8 +45,8 @@ void backward_of(const MapConvBackward::Args& args) {
       add_weight_gradient(g, dy, x, dweight, dbias);
     }
   }
-  if (args.dweight.defined()) write_wide<T>(dweight, args.dweight, 0);
-  if (args.dbias.defined()) write_wide<T>(dbias, args.dbias, 0);
+  if (args.dweight.defined()) write_wide<T>(dweight, args.dweight);
+  if (args.dbias.defined()) write_wide<T>(dbias, args.dbias);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/ref/map_cells.h"
-#include "tensor/tensor_view.h"
+#include "kernels/ref/wide.h"
 
 namespace ea::ref {
 
@@ -26,26 +26,6 @@ struct MapGeometry {
         shift(moved) {}
   std::int64_t cells() const { return heads * n_q * n_k; }
 };
-
-// Returns elements [begin, begin + count) of a flat tensor in the accumulator's
-// type.
-template <typename T>
-std::vector<Accumulator<T>> read_wide(const TensorView& t, std::int64_t begin,
-                                      std::int64_t count) {
-  std::vector<Accumulator<T>> out(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) {
-    out[i] = Accumulator<T>(t.as<T>()[begin + i]);
-  }
-  return out;
-}
-
-template <typename T>
-void write_wide(const std::vector<Accumulator<T>>& from, const TensorView& t,
-                std::int64_t begin) {
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    t.as<T>()[begin + static_cast<std::int64_t>(i)] = T(from[i]);
-  }
-}
 
 // Calls fn(y_at, x_at, weight_at, count) for each output row, and each input
 // row that it reads through one tap weight[o, c, u, v]:

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/ref/map_cells.h"
 #include "kernels/ref/run.h"
+#include "kernels/ref/wide.h"
 #include "runtime/check.h"
 
 namespace ea::ref {
@@ -17,20 +19,13 @@ template <typename Fn>
 void for_each_offset(const MapLayout& layout, const TensorView& rows,
                      const TensorView& columns, Fn&& fn) {
   const std::int64_t reach = rows.dim(1) / 2, width = columns.dim(1) / 2 + 1;
-  std::int64_t cell = 0;
-  for (std::int64_t b = 0; b < layout.sequences; ++b) {
-    for (std::int64_t h = 0; h < layout.heads; ++h) {
-      for (std::int64_t i = 0; i < layout.n_q(b); ++i) {
-        const std::int64_t row = (layout.q_offsets[b] + i) * layout.heads + h;
-        for (std::int64_t j = 0; j < layout.n_k(b); ++j) {
-          const std::int64_t down =
-              std::clamp(j / width - i / width, -reach, reach);
-          fn(cell++, row * rows.dim(1) + reach + down,
-             row * columns.dim(1) + width - 1 + j % width - i % width);
-        }
-      }
-    }
-  }
+  for_each_map_cell(layout, [&](const MapCell& cell) {
+    const std::int64_t down =
+        std::clamp(cell.j / width - cell.i / width, -reach, reach);
+    fn(cell.at, cell.query * rows.dim(1) + reach + down,
+       cell.query * columns.dim(1) + width - 1 + cell.j % width -
+           cell.i % width);
+  });
 }
 
 template <typename T>
@@ -58,10 +53,8 @@ void relative_2d_sums_of(const Relative2dSums::Args& args) {
         rows[static_cast<std::size_t>(row)] += value;
         columns[static_cast<std::size_t>(column)] += value;
       });
-  std::transform(rows.begin(), rows.end(), args.rows.as<T>(),
-                 [](A sum) { return T(sum); });
-  std::transform(columns.begin(), columns.end(), args.columns.as<T>(),
-                 [](A sum) { return T(sum); });
+  write_wide<T>(rows, args.rows);
+  write_wide<T>(columns, args.columns);
 }
 
 }  // namespace

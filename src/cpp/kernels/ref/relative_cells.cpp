@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/ref/map_cells.h"
 #include "kernels/ref/run.h"
+#include "kernels/ref/wide.h"
 #include "kernels/relative_cells.h"
 
 namespace ea::ref {
@@ -14,18 +16,10 @@ namespace {
 template <typename Fn>
 void for_each_distance(const MapLayout& layout, std::int64_t width, Fn&& fn) {
   const std::int64_t furthest = width / 2;
-  std::int64_t cell = 0;
-  for (std::int64_t b = 0; b < layout.sequences; ++b) {
-    for (std::int64_t h = 0; h < layout.heads; ++h) {
-      for (std::int64_t i = 0; i < layout.n_q(b); ++i) {
-        const std::int64_t row = (layout.q_offsets[b] + i) * layout.heads + h;
-        for (std::int64_t j = 0; j < layout.n_k(b); ++j) {
-          fn(cell++,
-             row * width + furthest + std::clamp(j - i, -furthest, furthest));
-        }
-      }
-    }
-  }
+  for_each_map_cell(layout, [&](const MapCell& cell) {
+    fn(cell.at, cell.query * width + furthest +
+                    std::clamp(cell.j - cell.i, -furthest, furthest));
+  });
 }
 
 template <typename T>
@@ -43,13 +37,12 @@ template <typename T>
 void relative_sums_of(const RelativeSums::Args& args) {
   using A = Accumulator<T>;
   const T* x = args.x.as<T>();
-  T* y = args.y.as<T>();
   std::vector<A> total(static_cast<std::size_t>(args.y.numel()));
   for_each_distance(args.layout, args.y.dim(1),
                     [&](std::int64_t cell, std::int64_t place) {
                       total[static_cast<std::size_t>(place)] += A(x[cell]);
                     });
-  std::transform(total.begin(), total.end(), y, [](A sum) { return T(sum); });
+  write_wide<T>(total, args.y);
 }
 
 }  // namespace

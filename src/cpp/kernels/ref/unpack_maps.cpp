@@ -1,6 +1,7 @@
 // Reference for unpacking flat maps to one dense array, and packing them.
 #include <algorithm>
 
+#include "kernels/ref/map_cells.h"
 #include "kernels/ref/run.h"
 #include "kernels/unpack_maps.h"
 
@@ -18,19 +19,14 @@ std::int64_t column(const TensorView& columns, std::int64_t begin,
 template <typename Maps, typename Fn>
 void for_each_place(const Maps& maps, Fn&& fn) {
   const MapLayout& layout = maps.layout;
-  std::int64_t cell = 0;
-  for (std::int64_t b = 0; b < layout.sequences; ++b) {
-    for (std::int64_t h = 0; h < layout.heads; ++h) {
-      for (std::int64_t i = 0; i < layout.n_q(b); ++i) {
-        const std::int64_t row = (b * layout.heads + h) * maps.dense.dim(2) +
-                                 column(maps.q_columns, layout.q_offsets[b], i);
-        for (std::int64_t j = 0; j < layout.n_k(b); ++j) {
-          fn(cell++, row * maps.dense.dim(3) +
-                         column(maps.k_columns, layout.k_offsets[b], j));
-        }
-      }
-    }
-  }
+  for_each_map_cell(layout, [&](const MapCell& cell) {
+    const std::int64_t b = cell.b;
+    const std::int64_t row =
+        (b * layout.heads + cell.h) * maps.dense.dim(2) +
+        column(maps.q_columns, layout.q_offsets[b], cell.i);
+    fn(cell.at, row * maps.dense.dim(3) +
+                    column(maps.k_columns, layout.k_offsets[b], cell.j));
+  });
 }
 
 template <typename T>
