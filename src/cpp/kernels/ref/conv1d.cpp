@@ -4,6 +4,8 @@
 
 #include "kernels/conv1d.h"
 #include "kernels/ref/run.h"
+#include "kernels/ref/taps.h"
+#include "kernels/ref/wide.h"
 
 namespace ea::ref {
 
@@ -21,47 +23,12 @@ void for_rows(const Conv1dTaps& taps, std::int64_t sequence, std::int64_t j,
   for (std::int64_t t = first; t < last; ++t) fn(t, t + shift);
 }
 
-// Returns the weight as [taps, rows, columns], so that the innermost loops are
-// dense. Rows are input channels and columns output channels if `in_rows`, else
-// vice versa.
-template <typename T>
-std::vector<Accumulator<T>> by_taps(const TensorView& weight, bool in_rows) {
-  using A = Accumulator<T>;
-  const std::int64_t out = weight.dim(0);
-  const std::int64_t in = weight.dim(1);
-  const std::int64_t taps = weight.dim(2);
-  std::vector<A> all(static_cast<std::size_t>(weight.numel()));
-  const T* w = weight.as<T>();
-  for (std::int64_t o = 0; o < out; ++o) {
-    for (std::int64_t c = 0; c < in; ++c) {
-      for (std::int64_t j = 0; j < taps; ++j) {
-        const std::int64_t at =
-            in_rows ? (j * in + c) * out + o : (j * out + o) * in + c;
-        all[static_cast<std::size_t>(at)] = A(w[(o * in + c) * taps + j]);
-      }
-    }
-  }
-  return all;
-}
-
-// sums[i] += sum_r x[r] matrix[r, i]
-template <typename T, typename A>
-void add_product(const T* x, const A* matrix, std::int64_t rows,
-                 std::int64_t columns, A* sums) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const A value = A(x[r]);
-    for (std::int64_t i = 0; i < columns; ++i) {
-      sums[i] += value * matrix[r * columns + i];
-    }
-  }
-}
-
 template <typename T>
 void forward_of(const Conv1dForward::Args& args) {
   using A = Accumulator<T>;
   const std::int64_t in = args.weight.dim(1);
   const std::int64_t out = args.weight.dim(0);
-  const std::vector<A> weight = by_taps<T>(args.weight, true);
+  const std::vector<A> weight = by_taps<T>(args.weight, 1, true);
   std::vector<A> y(static_cast<std::size_t>(args.y.numel()));
   for (std::int64_t b = 0; b < args.taps.sequences; ++b) {
     for (std::int64_t j = 0; j < args.weight.dim(2); ++j) {
@@ -86,7 +53,7 @@ void backward_of(const Conv1dBackward::Args& args) {
   const std::int64_t out = args.weight.dim(0);
   const std::int64_t in = args.weight.dim(1);
   const std::int64_t taps = args.weight.dim(2);
-  const std::vector<A> weight = by_taps<T>(args.weight, false);
+  const std::vector<A> weight = by_taps<T>(args.weight, 1, false);
   std::vector<A> dx(static_cast<std::size_t>(args.x.numel()));
   std::vector<A> dweight(weight.size());  // [taps, out, in]
   for (std::int64_t b = 0; b < args.taps.sequences; ++b) {
@@ -103,18 +70,8 @@ void backward_of(const Conv1dBackward::Args& args) {
       });
     }
   }
-  if (args.dx.defined()) {
-    for (std::size_t i = 0; i < dx.size(); ++i) args.dx.as<T>()[i] = T(dx[i]);
-  }
-  if (!args.dweight.defined()) return;
-  T* to = args.dweight.as<T>();
-  for (std::int64_t o = 0; o < out; ++o) {
-    for (std::int64_t c = 0; c < in; ++c) {
-      for (std::int64_t j = 0; j < taps; ++j) {
-        *to++ = T(dweight[static_cast<std::size_t>((j * out + o) * in + c)]);
-      }
-    }
-  }
+  if (args.dx.defined()) write_wide<T>(dx, args.dx);
+  if (args.dweight.defined()) write_taps<T>(dweight, args.dweight, 1);
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "kernels/ref/run.h"
+#include "kernels/ref/taps.h"
+#include "kernels/ref/wide.h"
 #include "runtime/check.h"
 
 namespace ea::ref {
@@ -50,56 +52,20 @@ struct ConvSizes {
   }
 };
 
-// Returns the weight as [groups, taps, group_in, group_out] if `in_rows`, else
-// with the last two axes exchanged, so that the innermost loops are dense.
-template <typename T>
-std::vector<Accumulator<T>> weight_by_taps(const TensorView& weight,
-                                           const ConvSizes& s, bool in_rows) {
-  using A = Accumulator<T>;
-  const std::int64_t cells = s.kernel_h * s.kernel_w;
-  std::vector<A> all(static_cast<std::size_t>(weight.numel()));
-  const T* w = weight.as<T>();
-  for (std::int64_t o = 0; o < s.out; ++o) {
-    const std::int64_t g = o / s.group_out, own = o % s.group_out;
-    for (std::int64_t c = 0; c < s.group_in; ++c) {
-      for (std::int64_t tap = 0; tap < cells; ++tap) {
-        const std::int64_t matrix =
-            (g * cells + tap) * s.group_in * s.group_out;
-        const std::int64_t at =
-            in_rows ? c * s.group_out + own : own * s.group_in + c;
-        all[static_cast<std::size_t>(matrix + at)] = A(*w++);
-      }
-    }
-  }
-  return all;
-}
-
-// sums[i] += sum_r x[r] matrix[r, i]
-template <typename T, typename A>
-void add_row_product(const T* x, const A* matrix, std::int64_t rows,
-                     std::int64_t columns, A* sums) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const A value = A(x[r]);
-    for (std::int64_t i = 0; i < columns; ++i) {
-      sums[i] += value * matrix[r * columns + i];
-    }
-  }
-}
-
 template <typename T>
 void conv2d_of(const Conv2dForward::Args& args) {
   using A = Accumulator<T>;
   if (args.scale.defined()) check_finite_weight(args.weight);
   const ConvSizes s(args.x, args.weight, args.y, args.taps);
-  const std::vector<A> weight = weight_by_taps<T>(args.weight, s, true);
+  const std::vector<A> weight = by_taps<T>(args.weight, s.taps.groups, true);
   const std::int64_t matrix = s.group_in * s.group_out;
   const std::int64_t cells = s.kernel_h * s.kernel_w;
   std::vector<A> y(static_cast<std::size_t>(args.y.numel()));
   s.for_taps([&](std::int64_t to, std::int64_t from, std::int64_t tap) {
     for (std::int64_t g = 0; g < s.taps.groups; ++g) {
-      add_row_product(args.x.as<T>() + from * s.in + g * s.group_in,
-                      weight.data() + (g * cells + tap) * matrix, s.group_in,
-                      s.group_out, y.data() + to * s.out + g * s.group_out);
+      add_product(args.x.as<T>() + from * s.in + g * s.group_in,
+                  weight.data() + (g * cells + tap) * matrix, s.group_in,
+                  s.group_out, y.data() + to * s.out + g * s.group_out);
     }
   });
   for (std::int64_t i = 0; i < args.y.numel(); ++i) {
@@ -122,7 +88,7 @@ template <typename T>
 void conv2d_gradients_of(const Conv2dBackward::Args& args) {
   using A = Accumulator<T>;
   const ConvSizes s(args.x, args.weight, args.dy, args.taps);
-  const std::vector<A> weight = weight_by_taps<T>(args.weight, s, false);
+  const std::vector<A> weight = by_taps<T>(args.weight, s.taps.groups, false);
   const std::int64_t cells = s.kernel_h * s.kernel_w;
   std::vector<A> dx(static_cast<std::size_t>(args.x.numel()));
   std::vector<A> dweight(weight.size());  // [groups, taps, group_out, group_in]
@@ -131,8 +97,8 @@ void conv2d_gradients_of(const Conv2dBackward::Args& args) {
       const T* dy = args.dy.as<T>() + to * s.out + g * s.group_out;
       const T* x = args.x.as<T>() + from * s.in + g * s.group_in;
       const std::int64_t matrix = (g * cells + tap) * s.group_out * s.group_in;
-      add_row_product(dy, weight.data() + matrix, s.group_out, s.group_in,
-                      dx.data() + from * s.in + g * s.group_in);
+      add_product(dy, weight.data() + matrix, s.group_out, s.group_in,
+                  dx.data() + from * s.in + g * s.group_in);
       for (std::int64_t o = 0; o < s.group_out; ++o) {
         A* sums = dweight.data() + matrix + o * s.group_in;
         const A d = A(dy[o]);
@@ -140,19 +106,9 @@ void conv2d_gradients_of(const Conv2dBackward::Args& args) {
       }
     }
   });
-  if (args.dx.defined()) {
-    for (std::size_t i = 0; i < dx.size(); ++i) args.dx.as<T>()[i] = T(dx[i]);
-  }
-  if (!args.dweight.defined()) return;
-  T* to = args.dweight.as<T>();
-  for (std::int64_t o = 0; o < s.out; ++o) {
-    const std::int64_t g = o / s.group_out, own = o % s.group_out;
-    for (std::int64_t c = 0; c < s.group_in; ++c) {
-      for (std::int64_t tap = 0; tap < cells; ++tap) {
-        const std::int64_t row = (g * cells + tap) * s.group_out + own;
-        *to++ = T(dweight[static_cast<std::size_t>(row * s.group_in + c)]);
-      }
-    }
+  if (args.dx.defined()) write_wide<T>(dx, args.dx);
+  if (args.dweight.defined()) {
+    write_taps<T>(dweight, args.dweight, s.taps.groups);
   }
 }
 
