@@ -1,24 +1,19 @@
 // Sums of query and key vectors for every cell: one warp per row of a map; for
 // the gradients, one warp per token and head.
-#include "kernels/cuda/block_reduce.cuh"
-#include "kernels/cuda/map_rows.cuh"
 #include "kernels/cuda/run.h"
+#include "kernels/cuda/warp_rows.cuh"
 #include "kernels/pair_sum.h"
 
 namespace ea::cuda {
 
 namespace {
 
-constexpr int kThreads = 128;
-constexpr int kRows = kThreads / kWarp;  // per block
-
 // The lanes share the elements of all vectors in a row of cells.
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     forward_kernel(MapRows maps, const T* u, const T* v, T* y,
                    std::int64_t width) {
-  const std::int64_t row =
-      std::int64_t{blockIdx.x} * kRows + threadIdx.x / kWarp;
+  const std::int64_t row = warp_row();
   if (row >= maps.rows()) return;
   const TokenRow at = token_row(maps, maps.q, row);
   const int b = at.sequence;
@@ -26,7 +21,7 @@ __global__ void __launch_bounds__(kThreads)
   u += ((maps.q[b] + at.token) * maps.heads + at.head) * width;
   v += (maps.k[b] * maps.heads + at.head) * width;
   y += maps.cell(b, at.head, at.token) * width;
-  for (std::int64_t t = threadIdx.x % kWarp; t < elements; t += kWarp) {
+  for (std::int64_t t = warp_lane(); t < elements; t += kWarp) {
     const std::int64_t j = t / width, e = t % width;
     y[t] = T(static_cast<float>(u[e]) +
              static_cast<float>(v[j * maps.heads * width + e]));
@@ -37,10 +32,9 @@ __global__ void __launch_bounds__(kThreads)
 // key. Each lane accumulates one element of the vector, with its terms in
 // order.
 template <typename T, bool kQueries>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     backward_kernel(MapRows maps, const T* dy, T* to, std::int64_t width) {
-  const std::int64_t row =
-      std::int64_t{blockIdx.x} * kRows + threadIdx.x / kWarp;
+  const std::int64_t row = warp_row();
   if (row >= (kQueries ? maps.rows() : maps.key_rows())) return;
   const std::int64_t* const tokens = kQueries ? maps.q : maps.k;
   const TokenRow at = token_row(maps, tokens, row);
@@ -51,7 +45,7 @@ __global__ void __launch_bounds__(kThreads)
   dy += kQueries ? maps.cell(b, at.head, at.token) * width
                  : (maps.cell(b, at.head, 0) + at.token) * width;
   to += ((tokens[b] + at.token) * maps.heads + at.head) * width;
-  for (std::int64_t e = threadIdx.x % kWarp; e < width; e += kWarp) {
+  for (std::int64_t e = warp_lane(); e < width; e += kWarp) {
     float total = 0.0f;
     for (std::int64_t k = 0; k < terms; ++k) {
       total += static_cast<float>(dy[k * step + e]);
@@ -66,19 +60,16 @@ void sum_pairs(const PairSumBackward::Args& args, const TensorView& to) {
   for (std::int64_t b = 0; b < args.layout.sequences; b += MapRows::kMost) {
     const MapRows maps = map_rows_from(args.layout, b);
     const std::int64_t rows = kQueries ? maps.rows() : maps.key_rows();
-    launch(current_stream(), blocks_for(rows, kRows), kThreads, 0,
-           backward_kernel<T, kQueries>, maps, args.dy.as<const T>(),
-           to.as<T>(), width);
+    launch_rows(rows, backward_kernel<T, kQueries>, maps, args.dy.as<const T>(),
+                to.as<T>(), width);
   }
 }
 
 template <typename T>
 void pair_sum_of(const PairSum::Args& args) {
-  for_map_rows(args.layout, [&](const MapRows& maps) {
-    launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
-           forward_kernel<T>, maps, args.u.as<const T>(), args.v.as<const T>(),
-           args.y.as<T>(), args.u.dim(1) / args.layout.heads);
-  });
+  launch_map_rows(args.layout, forward_kernel<T>, args.u.as<const T>(),
+                  args.v.as<const T>(), args.y.as<T>(),
+                  args.u.dim(1) / args.layout.heads);
 }
 
 template <typename T>

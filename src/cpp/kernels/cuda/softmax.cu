@@ -1,28 +1,23 @@
 // Masked softmax over the keys of packed attention maps: one warp per row.
-#include "kernels/cuda/block_reduce.cuh"
-#include "kernels/cuda/map_rows.cuh"
 #include "kernels/cuda/run.h"
 #include "kernels/cuda/vec.cuh"
+#include "kernels/cuda/warp_rows.cuh"
 #include "kernels/softmax.h"
 
 namespace ea::cuda {
 
 namespace {
 
-constexpr int kThreads = 128;
-constexpr int kRows = kThreads / kWarp;  // per block
-
 // A warp processes the keys of its row, 32 at a time, in three passes; after
 // the first they are in cache. The lanes of a warp share a row, so all of them
 // return early or none does.
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     forward_kernel(MapRows maps, const T* x, T* y, float scale) {
-  const std::int64_t row =
-      std::int64_t{blockIdx.x} * kRows + threadIdx.x / kWarp;
+  const std::int64_t row = warp_row();
   if (row >= maps.rows()) return;
   const MapRow at = maps.find(row);
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int lane = warp_lane();
   x += at.begin;
   y += at.begin;
   float largest = -INFINITY;
@@ -46,13 +41,12 @@ __global__ void __launch_bounds__(kThreads)
 
 // dx_i = scale y_i (dy_i - sum_j dy_j y_j): kernels/ref/cells.h derives it.
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     backward_kernel(MapRows maps, const T* dy, const T* y, T* dx, float scale) {
-  const std::int64_t row =
-      std::int64_t{blockIdx.x} * kRows + threadIdx.x / kWarp;
+  const std::int64_t row = warp_row();
   if (row >= maps.rows()) return;
   const MapRow at = maps.find(row);
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int lane = warp_lane();
   dy += at.begin;
   y += at.begin;
   dx += at.begin;
@@ -71,21 +65,15 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename T>
 void softmax_forward_of(const SoftmaxForward::Args& args) {
-  for_map_rows(args.layout, [&](const MapRows& maps) {
-    launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
-           forward_kernel<T>, maps, args.x.as<const T>(), args.y.as<T>(),
-           static_cast<float>(args.scale));
-  });
+  launch_map_rows(args.layout, forward_kernel<T>, args.x.as<const T>(),
+                  args.y.as<T>(), static_cast<float>(args.scale));
 }
 
 template <typename T>
 void softmax_backward_of(const SoftmaxBackward::Args& args) {
-  for_map_rows(args.layout, [&](const MapRows& maps) {
-    launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
-           backward_kernel<T>, maps, args.dy.as<const T>(),
-           args.y.as<const T>(), args.dx.as<T>(),
-           static_cast<float>(args.scale));
-  });
+  launch_map_rows(args.layout, backward_kernel<T>, args.dy.as<const T>(),
+                  args.y.as<const T>(), args.dx.as<T>(),
+                  static_cast<float>(args.scale));
 }
 
 }  // namespace

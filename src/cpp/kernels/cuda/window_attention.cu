@@ -1,16 +1,13 @@
 // Attention within windows: one warp per token and head.
 #include "kernels/copy.h"
-#include "kernels/cuda/block_reduce.cuh"
-#include "kernels/cuda/map_rows.cuh"
+#include "kernels/cuda/dense_maps.cuh"
 #include "kernels/cuda/run.h"
+#include "kernels/cuda/warp_rows.cuh"
 #include "kernels/window_attention.h"
 
 namespace ea::cuda {
 
 namespace {
-
-constexpr int kThreads = 128;
-constexpr int kRows = kThreads / kWarp;  // per block
 
 // One token of one head in window maps; `rows.k` counts columns.
 struct WindowRow {
@@ -59,24 +56,16 @@ struct WindowRow {
   }
 };
 
-__device__ inline int lane_of() {
-  return static_cast<int>(threadIdx.x) % kWarp;
-}
-
-__device__ inline std::int64_t row_number() {
-  return std::int64_t{blockIdx.x} * kRows + threadIdx.x / kWarp;
-}
-
 // maps = scale x . y, with x of the query and y of the key. The lanes of a warp
 // share one product.
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     products_kernel(MapRows rows, HeadNeighbours heads, const T* x, const T* y,
                     T* maps, std::int64_t d, float scale) {
-  const std::int64_t number = row_number();
+  const std::int64_t number = warp_row();
   if (number >= rows.rows()) return;
   const WindowRow at(rows, heads.span, number);
-  const int lane = lane_of();
+  const int lane = warp_lane();
   x += ((at.first + at.token) * heads.count + at.head) * d;
   maps += at.row(at.head, at.token);
   at.for_cells(
@@ -99,15 +88,15 @@ __global__ void __launch_bounds__(kThreads)
 // cells that see a key. Each lane accumulates one element of the vector, with
 // its terms in order.
 template <typename T, bool kQueries>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     sums_kernel(MapRows rows, HeadNeighbours heads, const T* maps, const T* x,
                 T* to, std::int64_t d, float scale) {
-  const std::int64_t number = row_number();
+  const std::int64_t number = warp_row();
   if (number >= rows.rows()) return;
   const WindowRow at(rows, heads.span, number);
   to += ((at.first + at.token) * heads.count + at.head) * d;
   const std::int64_t begin = at.begin(), end = at.end();
-  for (std::int64_t e = lane_of(); e < d; e += kWarp) {
+  for (std::int64_t e = warp_lane(); e < d; e += kWarp) {
     float sum = 0.0f;
     for (std::int64_t a = 0; a < heads.span; ++a) {
       const std::int64_t own = heads.of(at.head, a);
@@ -132,13 +121,13 @@ __global__ void __launch_bounds__(kThreads)
 
 // Same passes as in softmax.cu: the lanes take the columns in turn.
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     softmax_kernel(MapRows rows, HeadNeighbours heads, const T* x, T* y,
                    float scale) {
-  const std::int64_t number = row_number();
+  const std::int64_t number = warp_row();
   if (number >= rows.rows()) return;
   const WindowRow at(rows, heads.span, number);
-  const int lane = lane_of();
+  const int lane = warp_lane();
   x += at.row(at.head, at.token);
   y += at.row(at.head, at.token);
   float largest = -INFINITY;
@@ -167,13 +156,13 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kRowThreads)
     softmax_backward_kernel(MapRows rows, HeadNeighbours heads, const T* dy,
                             const T* y, T* dx, float scale) {
-  const std::int64_t number = row_number();
+  const std::int64_t number = warp_row();
   if (number >= rows.rows()) return;
   const WindowRow at(rows, heads.span, number);
-  const int lane = lane_of();
+  const int lane = warp_lane();
   dy += at.row(at.head, at.token);
   y += at.row(at.head, at.token);
   dx += at.row(at.head, at.token);
@@ -195,19 +184,12 @@ __global__ void __launch_bounds__(kThreads)
                });
 }
 
-// Dense maps of the sequences of a launch, and the column indices or null.
-struct DenseWindows {
-  std::int64_t rows, width;
-  const std::int64_t* q_columns;
-  const std::int64_t* k_columns;
-};
-
 // Copies flat to dense if kUnpack, else dense to flat.
 template <typename T, bool kUnpack>
-__global__ void __launch_bounds__(kThreads)
-    copy_kernel(MapRows rows, HeadNeighbours heads, const T* from, T* to,
-                DenseWindows dense) {
-  const std::int64_t number = row_number();
+__global__ void __launch_bounds__(kRowThreads)
+    copy_kernel(MapRows rows, const T* from, T* to, DenseMaps dense,
+                HeadNeighbours heads) {
+  const std::int64_t number = warp_row();
   if (number >= rows.rows()) return;
   const WindowRow at(rows, heads.span, number);
   const std::int64_t flat = at.row(at.head, at.token);
@@ -217,7 +199,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t place =
       ((at.sequence * heads.count + at.head) * dense.rows + line) * dense.width;
   const std::int64_t block = dense.width / heads.span;
-  at.for_cells(heads, lane_of(), kWarp,
+  at.for_cells(heads, warp_lane(), kWarp,
                [&](std::int64_t c, std::int64_t a, std::int64_t j, bool there) {
                  if (!there) {
                    if constexpr (!kUnpack) to[flat + c] = T(0.0f);
@@ -235,49 +217,22 @@ __global__ void __launch_bounds__(kThreads)
                });
 }
 
-// Launches kernel(rows, heads, args...) on all rows of a layout.
-template <typename Kernel, typename... Args>
-void launch_rows(const WindowLayout& layout, const HeadNeighbours& heads,
-                 Kernel kernel, const Args&... args) {
-  for_map_rows(layout.cells, [&](const MapRows& rows) {
-    launch(current_stream(), blocks_for(rows.rows(), kRows), kThreads, 0,
-           kernel, rows, heads, args...);
-  });
-}
-
 template <typename T>
 void products(const TensorView& x, const TensorView& y, const TensorView& maps,
               double scale, const WindowLayout& layout,
               const HeadNeighbours& heads) {
-  launch_rows(layout, heads, products_kernel<T>, x.as<const T>(),
-              y.as<const T>(), maps.as<T>(), x.dim(1) / heads.count,
-              static_cast<float>(scale));
+  launch_map_rows(layout.cells, products_kernel<T>, heads, x.as<const T>(),
+                  y.as<const T>(), maps.as<T>(), x.dim(1) / heads.count,
+                  static_cast<float>(scale));
 }
 
 template <typename T, bool kQueries>
 void sums(const TensorView& maps, const TensorView& x, const TensorView& to,
           double scale, const WindowLayout& layout,
           const HeadNeighbours& heads) {
-  launch_rows(layout, heads, sums_kernel<T, kQueries>, maps.as<const T>(),
-              x.as<const T>(), to.as<T>(), to.dim(1) / heads.count,
-              static_cast<float>(scale));
-}
-
-template <typename T, bool kUnpack, typename Maps>
-void copy_maps(const Maps& args) {
-  const WindowLayout& layout = args.layout;
-  const DenseWindows dense{args.dense.dim(2), args.dense.dim(3),
-                           args.q_columns.template as<const std::int64_t>(),
-                           args.k_columns.template as<const std::int64_t>()};
-  const std::int64_t sequence = layout.cells.heads * dense.rows * dense.width;
-  for (std::int64_t b = 0; b < layout.cells.sequences; b += MapRows::kMost) {
-    const MapRows rows = map_rows_from(layout.cells, b);
-    T* const flat = args.flat.template as<T>();
-    T* const first = args.dense.template as<T>() + b * sequence;
-    launch(current_stream(), blocks_for(rows.rows(), kRows), kThreads, 0,
-           copy_kernel<T, kUnpack>, rows, layout.keys(), kUnpack ? flat : first,
-           kUnpack ? first : flat, dense);
-  }
+  launch_map_rows(layout.cells, sums_kernel<T, kQueries>, heads,
+                  maps.as<const T>(), x.as<const T>(), to.as<T>(),
+                  to.dim(1) / heads.count, static_cast<float>(scale));
 }
 
 template <typename T>
@@ -295,16 +250,17 @@ void window_scores_backward_of(const WindowScoresBackward::Args& args) {
 
 template <typename T>
 void window_softmax_of(const WindowSoftmax::Args& args) {
-  launch_rows(args.layout, args.layout.keys(), softmax_kernel<T>,
-              args.x.as<const T>(), args.y.as<T>(),
-              static_cast<float>(args.scale));
+  launch_map_rows(args.layout.cells, softmax_kernel<T>, args.layout.keys(),
+                  args.x.as<const T>(), args.y.as<T>(),
+                  static_cast<float>(args.scale));
 }
 
 template <typename T>
 void window_softmax_backward_of(const WindowSoftmaxBackward::Args& args) {
-  launch_rows(args.layout, args.layout.keys(), softmax_backward_kernel<T>,
-              args.dy.as<const T>(), args.y.as<const T>(), args.dx.as<T>(),
-              static_cast<float>(args.scale));
+  launch_map_rows(args.layout.cells, softmax_backward_kernel<T>,
+                  args.layout.keys(), args.dy.as<const T>(),
+                  args.y.as<const T>(), args.dx.as<T>(),
+                  static_cast<float>(args.scale));
 }
 
 template <typename T>
@@ -322,12 +278,14 @@ void window_context_backward_of(const WindowContextBackward::Args& args) {
 template <typename T>
 void unpack_windows_of(const UnpackWindows::Args& args) {
   run<Fill>({args.dense, 0.0});
-  copy_maps<T, true>(args);
+  launch_copies<T, true>(args, args.layout.cells, copy_kernel<T, true>,
+                         args.layout.keys());
 }
 
 template <typename T>
 void pack_windows_of(const PackWindows::Args& args) {
-  copy_maps<T, false>(args);
+  launch_copies<T, false>(args, args.layout.cells, copy_kernel<T, false>,
+                          args.layout.keys());
 }
 
 }  // namespace
