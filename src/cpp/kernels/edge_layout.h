@@ -32,4 +32,33 @@ struct EdgeLayout {
   std::int64_t edges() const { return keys.dim(0); }
 };
 
+// The edges of one side, queries or keys, in the order of its rows: row r has
+// the positions first[r] .. first[r + 1]; position t is edge number(t), whose
+// row of the other side is others[t]. The functions are inlined because SIMD
+// sources, compiled for several instruction sets, share no function.
+struct EdgeSide {
+  std::int64_t rows;
+  const std::int64_t* first;
+  const std::int64_t* others;
+  const std::int64_t* order;  // null: an edge's number is its position
+
+  __attribute__((always_inline)) constexpr std::int64_t number(
+      std::int64_t t) const {
+    return order == nullptr ? t : order[t];
+  }
+};
+
+template <bool kQueries>
+__attribute__((always_inline)) inline EdgeSide side_of(
+    const EdgeLayout& layout) {
+  if constexpr (kQueries) {
+    return {layout.n_q(), layout.starts.as<const std::int64_t>(),
+            layout.keys.as<const std::int64_t>(), nullptr};
+  } else {
+    return {layout.n_k(), layout.key_starts.as<const std::int64_t>(),
+            layout.queries.as<const std::int64_t>(),
+            layout.order.as<const std::int64_t>()};
+  }
+}
+
 }  // namespace ea

@@ -9,34 +9,10 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// Edges grouped by the rows of one side: row r has the edges first[r] ..
-// first[r + 1], each with a row of the other side and an edge number.
-struct Side {
-  std::int64_t rows;
-  const std::int64_t* first;
-  const std::int64_t* others;
-  const std::int64_t* order;  // null: an edge's number is its position
-
-  EA_INLINE std::int64_t number(std::int64_t t) const {
-    return order == nullptr ? t : order[t];
-  }
-};
-
-EA_INLINE Side by_query(const EdgeLayout& layout) {
-  return {layout.n_q(), layout.starts.as<const std::int64_t>(),
-          layout.keys.as<const std::int64_t>(), nullptr};
-}
-
-EA_INLINE Side by_key(const EdgeLayout& layout) {
-  return {layout.n_k(), layout.key_starts.as<const std::int64_t>(),
-          layout.queries.as<const std::int64_t>(),
-          layout.order.as<const std::int64_t>()};
-}
-
 // Calls fn(row, first, last) for each row. Jobs have about equal work if rows
 // have about equally many edges. `work` is the work of one edge, in elements.
 template <typename Fn>
-void for_rows(const Side& side, std::int64_t edges, std::int64_t work,
+void for_rows(const EdgeSide& side, std::int64_t edges, std::int64_t work,
               Fn&& fn) {
   if (side.rows == 0) return;
   const std::int64_t each = ceil_div(edges * work, side.rows) + work;
@@ -49,18 +25,20 @@ void for_rows(const Side& side, std::int64_t edges, std::int64_t work,
 }
 
 // to[row, h] = scale sum of maps[e, h] x[other, h] over the row's edges.
-template <typename T>
-void weighted_sums(const Side& side, const TensorView& maps,
-                   const TensorView& x, const TensorView& to, float scale,
-                   std::int64_t heads, std::int64_t edges) {
+template <typename T, bool kQueries>
+void edge_sums(const TensorView& maps, const TensorView& x,
+               const TensorView& to, double scale, const EdgeLayout& layout) {
+  if (!to.defined()) return;
+  const EdgeSide side = side_of<kQueries>(layout);
+  const std::int64_t heads = layout.heads;
   const std::int64_t width = to.shape[1], d = width / heads;
-  for_rows(side, edges, width,
+  for_rows(side, layout.edges(), width,
            [&](std::int64_t r, std::int64_t first, std::int64_t last) {
              for (std::int64_t h = 0; h < heads; ++h) {
                const T* const weights = maps.as<const T>() + h;
                const T* from = x.as<const T>() + h * d;
                store_sums(
-                   d, scale, to.as<T>() + r * width + h * d,
+                   d, static_cast<float>(scale), to.as<T>() + r * width + h * d,
                    [&](std::int64_t c, auto part, auto& sums) {
                      for (std::int64_t t = first; t < last; ++t) {
                        add_row(load_one(weights + side.number(t) * heads),
@@ -74,9 +52,10 @@ void weighted_sums(const Side& side, const TensorView& maps,
 // maps[e, h] = scale x[query, h] . y[key, h]
 template <typename T>
 void edge_products(const TensorView& x, const TensorView& y,
-                   const TensorView& maps, float scale,
+                   const TensorView& maps, double scale,
                    const EdgeLayout& layout) {
-  const Side side = by_query(layout);
+  if (!maps.defined()) return;
+  const EdgeSide side = side_of<true>(layout);
   const std::int64_t heads = layout.heads;
   const std::int64_t width = x.shape[1], d = width / heads;
   for_rows(side, layout.edges(), width,
@@ -91,18 +70,20 @@ void edge_products(const TensorView& x, const TensorView& y,
                  const float dot = sum_over(d, [&](std::int64_t c, auto part) {
                    return load(u + c, part) * load(v + c, part);
                  });
-                 store_one(out + h, scale * dot);
+                 store_one(out + h, static_cast<float>(scale) * dot);
                }
              }
            });
 }
 
 // to[row, :] = sum of dy[e, :] over the row's edges.
-template <typename T>
-void row_sums(const Side& side, const TensorView& dy, const TensorView& to,
-              std::int64_t edges) {
+template <typename T, bool kQueries>
+void edge_row_sums(const TensorView& dy, const TensorView& to,
+                   const EdgeLayout& layout) {
+  if (!to.defined()) return;
+  const EdgeSide side = side_of<kQueries>(layout);
   const std::int64_t width = to.shape[1];
-  for_rows(side, edges, width,
+  for_rows(side, layout.edges(), width,
            [&](std::int64_t r, std::int64_t first, std::int64_t last) {
              T* const out = to.as<T>() + r * width;
              for_vectors(width, [&](std::int64_t c, auto part) {
@@ -118,7 +99,7 @@ void row_sums(const Side& side, const TensorView& dy, const TensorView& to,
 
 template <typename T>
 void pair_sum_of(const EdgePairSum::Args& args) {
-  const Side side = by_query(args.layout);
+  const EdgeSide side = side_of<true>(args.layout);
   const std::int64_t width = args.y.shape[1];
   for_rows(side, args.layout.edges(), width,
            [&](std::int64_t r, std::int64_t first, std::int64_t last) {
@@ -135,13 +116,8 @@ void pair_sum_of(const EdgePairSum::Args& args) {
 
 template <typename T>
 void pair_sum_backward_of(const EdgePairSumBackward::Args& args) {
-  const std::int64_t edges = args.layout.edges();
-  if (args.du.defined()) {
-    row_sums<T>(by_query(args.layout), args.dy, args.du, edges);
-  }
-  if (args.dv.defined()) {
-    row_sums<T>(by_key(args.layout), args.dy, args.dv, edges);
-  }
+  edge_row_sums<T, true>(args.dy, args.du, args.layout);
+  edge_row_sums<T, false>(args.dy, args.dv, args.layout);
 }
 
 // Vector lanes are heads; the rows of a query's edges are contiguous.
@@ -149,7 +125,7 @@ template <typename T>
 void softmax_of(const EdgeSoftmax::Args& args) {
   const std::int64_t heads = args.layout.heads;
   const Vf scale = set(static_cast<float>(args.scale));
-  for_rows(by_query(args.layout), args.layout.edges(), 4 * heads,
+  for_rows(side_of<true>(args.layout), args.layout.edges(), 4 * heads,
            [&](std::int64_t, std::int64_t first, std::int64_t last) {
              const T* const x = args.x.as<const T>() + first * heads;
              T* const y = args.y.as<T>() + first * heads;
@@ -176,7 +152,7 @@ template <typename T>
 void softmax_backward_of(const EdgeSoftmaxBackward::Args& args) {
   const std::int64_t heads = args.layout.heads;
   const Vf scale = set(static_cast<float>(args.scale));
-  for_rows(by_query(args.layout), args.layout.edges(), 4 * heads,
+  for_rows(side_of<true>(args.layout), args.layout.edges(), 4 * heads,
            [&](std::int64_t, std::int64_t first, std::int64_t last) {
              const T* const dy = args.dy.as<const T>() + first * heads;
              const T* const y = args.y.as<const T>() + first * heads;
@@ -199,40 +175,24 @@ void softmax_backward_of(const EdgeSoftmaxBackward::Args& args) {
 
 template <typename T>
 void scores_of(const EdgeScores::Args& args) {
-  edge_products<T>(args.q, args.k, args.scores, static_cast<float>(args.scale),
-                   args.layout);
+  edge_products<T>(args.q, args.k, args.scores, args.scale, args.layout);
 }
 
 template <typename T>
 void scores_backward_of(const EdgeScoresBackward::Args& args) {
-  const EdgeLayout& layout = args.layout;
-  const float scale = static_cast<float>(args.scale);
-  if (args.dq.defined()) {
-    weighted_sums<T>(by_query(layout), args.dscores, args.k, args.dq, scale,
-                     layout.heads, layout.edges());
-  }
-  if (args.dk.defined()) {
-    weighted_sums<T>(by_key(layout), args.dscores, args.q, args.dk, scale,
-                     layout.heads, layout.edges());
-  }
+  edge_sums<T, true>(args.dscores, args.k, args.dq, args.scale, args.layout);
+  edge_sums<T, false>(args.dscores, args.q, args.dk, args.scale, args.layout);
 }
 
 template <typename T>
 void context_of(const EdgeContext::Args& args) {
-  weighted_sums<T>(by_query(args.layout), args.p, args.v, args.y, 1.0f,
-                   args.layout.heads, args.layout.edges());
+  edge_sums<T, true>(args.p, args.v, args.y, 1.0, args.layout);
 }
 
 template <typename T>
 void context_backward_of(const EdgeContextBackward::Args& args) {
-  const EdgeLayout& layout = args.layout;
-  if (args.dp.defined()) {
-    edge_products<T>(args.dy, args.v, args.dp, 1.0f, layout);
-  }
-  if (args.dv.defined()) {
-    weighted_sums<T>(by_key(layout), args.p, args.dy, args.dv, 1.0f,
-                     layout.heads, layout.edges());
-  }
+  edge_products<T>(args.dy, args.v, args.dp, 1.0, args.layout);
+  edge_sums<T, false>(args.p, args.dy, args.dv, 1.0, args.layout);
 }
 
 }  // namespace
