@@ -51,6 +51,25 @@ void for_token_rows(const MapLayout& layout, const std::int64_t* tokens,
                });
 }
 
+// One query of one head: first cell of its map row, its row of [query
+// tokens, heads], number of keys, and position in its sequence.
+struct QueryRow {
+  std::int64_t cell, row, keys, i;
+};
+
+// Calls fn(QueryRow) for each query and head.
+template <typename Fn>
+void for_queries(const MapLayout& layout, Fn&& fn) {
+  for_token_rows(layout, layout.q_offsets, layout.numel(),
+                 [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+                   const std::int64_t keys = layout.n_k(b);
+                   const std::int64_t row = h * layout.n_q(b) + i;
+                   const std::int64_t token = layout.q_offsets[b] + i;
+                   fn(QueryRow{layout.begin(b) + row * keys,
+                               token * layout.heads + h, keys, i});
+                 });
+}
+
 // Calls fn(word), an integer of the size of the type's elements: copies need no
 // other knowledge of them.
 template <typename Fn>

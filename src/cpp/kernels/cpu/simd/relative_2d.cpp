@@ -7,24 +7,6 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// One query of one head: first cell of its map row, row of its products by
-// distance, number of keys, and position of the query.
-struct QueryRow {
-  std::int64_t cell, row, keys, i;
-};
-
-template <typename Fn>
-void for_queries(const MapLayout& layout, Fn&& fn) {
-  for_token_rows(layout, layout.q_offsets, layout.numel(),
-                 [&](std::int64_t b, std::int64_t h, std::int64_t i) {
-                   const std::int64_t keys = layout.n_k(b);
-                   const std::int64_t row = h * layout.n_q(b) + i;
-                   const std::int64_t token = layout.q_offsets[b] + i;
-                   fn(QueryRow{layout.begin(b) + row * keys,
-                               token * layout.heads + h, keys, i});
-                 });
-}
-
 // Calls fn(first key, keys, distance in rows) for each row of pixels.
 template <typename Fn>
 EA_INLINE void for_pixel_rows(const QueryRow& q, std::int64_t width,

@@ -25,35 +25,18 @@ struct RowParts {
   EA_INLINE std::int64_t size() const { return above - below; }
 };
 
-// Calls fn(first cell, first element of the row of distances, i, keys).
-template <typename Fn>
-void for_rows(const MapLayout& layout, std::int64_t width, Fn&& fn) {
-  for_token_rows(layout, layout.q_offsets, layout.numel(),
-                 [&](std::int64_t b, std::int64_t h, std::int64_t i) {
-                   const std::int64_t keys = layout.n_k(b);
-                   const std::int64_t row = h * layout.n_q(b) + i;
-                   const std::int64_t token = layout.q_offsets[b] + i;
-                   fn(layout.begin(b) + row * keys,
-                      (token * layout.heads + h) * width, i, keys);
-                 });
-}
-
 template <typename Word>
 void run_cells(const RelativeCells::Args& args) {
   const std::int64_t width = args.x.shape[1], furthest = width / 2;
-  for_rows(args.layout, width,
-           [&](std::int64_t cell, std::int64_t place, std::int64_t i,
-               std::int64_t keys) {
-             const Word* x = args.x.as<Word>() + place;
-             Word* y = args.y.as<Word>() + cell;
-             const RowParts parts(i, keys, furthest);
-             for (std::int64_t j = 0; j < parts.below; ++j) y[j] = x[0];
-             copy_elements(x + furthest + parts.below - i, parts.size(),
-                           y + parts.below);
-             for (std::int64_t j = parts.above; j < keys; ++j) {
-               y[j] = x[width - 1];
-             }
-           });
+  for_queries(args.layout, [&](const QueryRow& q) {
+    const Word* x = args.x.as<Word>() + q.row * width;
+    Word* y = args.y.as<Word>() + q.cell;
+    const RowParts parts(q.i, q.keys, furthest);
+    for (std::int64_t j = 0; j < parts.below; ++j) y[j] = x[0];
+    copy_elements(x + furthest + parts.below - q.i, parts.size(),
+                  y + parts.below);
+    for (std::int64_t j = parts.above; j < q.keys; ++j) y[j] = x[width - 1];
+  });
 }
 
 template <typename T>
@@ -65,27 +48,22 @@ EA_INLINE float sum_of_cells(const T* x, std::int64_t n) {
 template <typename T>
 void run_sums(const RelativeSums::Args& args) {
   const std::int64_t width = args.y.shape[1], furthest = width / 2;
-  for_rows(args.layout, width,
-           [&](std::int64_t cell, std::int64_t place, std::int64_t i,
-               std::int64_t keys) {
-             const T* x = args.x.as<T>() + cell;
-             T* y = args.y.as<T>() + place;
-             const RowParts parts(i, keys, furthest);
-             store_one(y, sum_of_cells(x, parts.below));
-             if (furthest == 0) return;
-             store_one(y + width - 1,
-                       sum_of_cells(x + parts.above, keys - parts.above));
-             // The columns between 0 and width - 1; of these, [first, last)
-             // have a cell.
-             const bool any = parts.size() > 0;
-             const std::int64_t first = any ? furthest + parts.below - i : 1;
-             const std::int64_t last = first + parts.size();
-             for (std::int64_t e = 1; e < first; ++e) store_one(y + e, 0.0f);
-             copy_elements(x + parts.below, parts.size(), y + first);
-             for (std::int64_t e = last; e < width - 1; ++e) {
-               store_one(y + e, 0.0f);
-             }
-           });
+  for_queries(args.layout, [&](const QueryRow& q) {
+    const T* x = args.x.as<T>() + q.cell;
+    T* y = args.y.as<T>() + q.row * width;
+    const RowParts parts(q.i, q.keys, furthest);
+    store_one(y, sum_of_cells(x, parts.below));
+    if (furthest == 0) return;
+    store_one(y + width - 1,
+              sum_of_cells(x + parts.above, q.keys - parts.above));
+    // The columns between 0 and width - 1; of these, [first, last) have a cell.
+    const bool any = parts.size() > 0;
+    const std::int64_t first = any ? furthest + parts.below - q.i : 1;
+    const std::int64_t last = first + parts.size();
+    for (std::int64_t e = 1; e < first; ++e) store_one(y + e, 0.0f);
+    copy_elements(x + parts.below, parts.size(), y + first);
+    for (std::int64_t e = last; e < width - 1; ++e) store_one(y + e, 0.0f);
+  });
 }
 
 }  // namespace
