@@ -2,6 +2,9 @@
 // sort.
 #include "ops/edges.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "runtime/check.h"
 
 namespace ea {
@@ -66,19 +69,16 @@ EdgeLayout Edges::layout(std::int64_t heads, Device device) const {
     return {heads, starts_, keys_, key_starts_, queries_, order_};
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (const auto& copy : copies_) {
-    if (copy->device == device) {
-      return {heads,         copy->starts, copy->keys, copy->key_starts,
-              copy->queries, copy->order};
-    }
+  auto copy = std::find_if(copies_.begin(), copies_.end(),
+                           [&](const Copy& c) { return c.device == device; });
+  if (copy == copies_.end()) {
+    copies_.push_back({device, to_device(starts_, device),
+                       to_device(keys_, device), to_device(key_starts_, device),
+                       to_device(queries_, device), to_device(order_, device)});
+    copy = std::prev(copies_.end());
   }
-  copies_.push_back(std::make_unique<Copy>(
-      Copy{device, to_device(starts_, device), to_device(keys_, device),
-           to_device(key_starts_, device), to_device(queries_, device),
-           to_device(order_, device)}));
-  const Copy& made = *copies_.back();
-  return {heads,           made.starts,  made.keys,
-          made.key_starts, made.queries, made.order};
+  return {heads,         copy->starts, copy->keys, copy->key_starts,
+          copy->queries, copy->order};
 }
 
 }  // namespace ea

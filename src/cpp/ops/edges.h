@@ -43,7 +43,7 @@ class Edges {
 
   Tensor starts_, keys_, key_starts_, queries_, order_;
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Copy>> copies_;  // on other devices
+  mutable std::vector<Copy> copies_;  // on other devices
 };
 
 }  // namespace ea
