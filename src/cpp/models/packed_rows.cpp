@@ -54,6 +54,13 @@ Rows whole_rows(std::vector<std::int64_t> offsets) {
   return rows;
 }
 
+Tensor host_integers(const std::string& name, const Tensor& t) {
+  if (!t.defined()) return t;
+  EA_CHECK_AS(DTypeError, t.dtype() == DType::i64, "forward",
+              "{} must be integers (int64), got {}", name, t.dtype());
+  return to_device(contiguous(t), kCpu);
+}
+
 PackedRows packed_rows(const Rows& rows, std::int64_t heads) {
   PackedRows packed;
   packed.packing = std::make_shared<const Packing>(heads, rows.offsets);

@@ -45,6 +45,10 @@ inline const std::int64_t* values(const Tensor& t) {
   return t.data<std::int64_t>();
 }
 
+// Returns the contiguous array on the CPU, undefined if `t` is. Throws
+// DTypeError unless it is int64; `name`: the caller's name of it.
+Tensor host_integers(const std::string& name, const Tensor& t);
+
 // For packed arrays, and for padded arrays [batch, length].
 PackedRows packed_rows(const Rows& rows, std::int64_t heads);
 PackedRows packed_rows(const Rows& rows, std::int64_t heads, std::int64_t batch,

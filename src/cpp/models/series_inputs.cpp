@@ -13,13 +13,6 @@ namespace ea {
 
 namespace {
 
-Tensor integers(const char* name, const Tensor& t) {
-  if (!t.defined()) return t;
-  EA_CHECK_AS(DTypeError, t.dtype() == DType::i64, "forward",
-              "{} must be integers (int64), got {}", name, t.dtype());
-  return to_device(contiguous(t), kCpu);
-}
-
 Rows rows_of_padded(const Shape& shape, const Tensor& lengths) {
   const std::int64_t batch = shape[0];
   const std::int64_t width = shape[1];
@@ -160,8 +153,8 @@ SeriesInputs series_inputs(const Inputs& given) {
 
 PackedSeries pack(const SeriesInputs& given, const SeriesLimits& limits) {
   SeriesInputs in = given;
-  in.lengths = integers("lengths", in.lengths);
-  in.sequence_offsets = integers("sequence_offsets", in.sequence_offsets);
+  in.lengths = host_integers("lengths", in.lengths);
+  in.sequence_offsets = host_integers("sequence_offsets", in.sequence_offsets);
   check_values(in, limits);
   const bool padded = !in.sequence_offsets.defined();
   const Shape shape = in.values.shape();

@@ -7,11 +7,6 @@ namespace ea {
 
 namespace {
 
-void check_integers(const std::string& name, const Tensor& t) {
-  EA_CHECK_AS(DTypeError, !t.defined() || t.dtype() == DType::i64, "forward",
-              "{} must be integers (int64), got {}", name, t.dtype());
-}
-
 void check_same(const TextInputs& in, const char* name, const Tensor& t) {
   EA_CHECK(!t.defined() || t.shape() == in.input_ids.shape(), "forward",
            "{} has shape {}, {} {}: they must be equal", in.named(name),
@@ -160,15 +155,14 @@ TextInputs text_inputs(const Inputs& given) {
 PackedText pack(const TextInputs& given, std::int64_t heads,
                 const PositionRule& rule) {
   TextInputs in = given;
-  check_integers(in.named("input_ids"), in.input_ids);
-  check_integers(in.named("attention_mask"), in.attention_mask);
-  check_integers(in.named("token_type_ids"), in.token_type_ids);
-  check_integers(in.named("position_ids"), in.position_ids);
-  check_integers(in.named("sequence_offsets"), in.sequence_offsets);
-  for (Tensor* t : {&in.input_ids, &in.attention_mask, &in.token_type_ids,
-                    &in.position_ids, &in.sequence_offsets}) {
-    if (t->defined()) *t = to_device(contiguous(*t), kCpu);
-  }
+  const auto to_host = [&in](const char* name, Tensor& t) {
+    t = host_integers(in.named(name), t);
+  };
+  to_host("input_ids", in.input_ids);
+  to_host("attention_mask", in.attention_mask);
+  to_host("token_type_ids", in.token_type_ids);
+  to_host("position_ids", in.position_ids);
+  to_host("sequence_offsets", in.sequence_offsets);
   const bool padded = !in.sequence_offsets.defined();
   EA_CHECK(in.input_ids.rank() == (padded ? 2 : 1), "forward",
            "{} has shape {}, expected {}{}", in.named("input_ids"),
@@ -242,9 +236,7 @@ Tensor pack_labels(const Tensor& labels, const PackedText& text) {
   EA_CHECK(labels.numel() == expected, "forward",
            "labels have shape {}, expected one for each of {} input_ids",
            labels.shape(), expected);
-  check_integers("labels", labels);
-  const Tensor flat =
-      reshape_view(to_device(contiguous(labels), kCpu), {expected});
+  const Tensor flat = reshape_view(host_integers("labels", labels), {expected});
   if (!text.padded) return flat;
   Tensor out = empty(text.input_ids.shape(), DType::i64);
   for (std::int64_t i = 0; i < out.numel(); ++i) {

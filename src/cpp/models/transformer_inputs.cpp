@@ -41,14 +41,12 @@ void derive_ids(TextInputs& in, std::int64_t start, std::int64_t padding) {
   EA_CHECK_AS(InputError, in.labels.defined(), "forward",
               "decoder_input_ids and labels are None; expected the target's "
               "token ids, or labels, from which they follow");
-  EA_CHECK_AS(DTypeError, in.labels.dtype() == DType::i64, "forward",
-              "labels must be integers (int64), got {}", in.labels.dtype());
+  const Tensor labels = host_integers("labels", in.labels);
   const bool padded = !in.sequence_offsets.defined();
-  EA_CHECK(in.labels.rank() == (padded ? 2 : 1), "forward",
-           "labels have shape {}, expected {}", in.labels.shape(),
+  EA_CHECK(labels.rank() == (padded ? 2 : 1), "forward",
+           "labels have shape {}, expected {}", labels.shape(),
            padded ? "(batch, length), or (total,) with decoder_sequence_offsets"
                   : "(total,) with decoder_sequence_offsets");
-  const Tensor labels = to_device(contiguous(in.labels), kCpu);
   in.input_ids = empty(labels.shape(), DType::i64);
   if (padded) {
     const std::int64_t length = labels.dim(1);
