@@ -102,6 +102,19 @@ Example:
 Source: LeCun et al., Neural Computation, 1989.)");
 }
 
+// The stride is the kernel's size unless it is given.
+template <typename Kernel, typename Stride, typename Padding>
+PoolWindows windows_of(const Kernel& kernel,
+                       const std::optional<Stride>& stride,
+                       const Padding& padding) {
+  return {kernel.height,
+          kernel.width,
+          stride ? stride->height : kernel.height,
+          stride ? stride->width : kernel.width,
+          padding.height,
+          padding.width};
+}
+
 void bind_max_pool2d(py::module_& ops) {
   ops.def(
       "max_pool2d",
@@ -109,14 +122,9 @@ void bind_max_pool2d(py::module_& ops) {
          std::optional<Sides<"max_pool2d: stride">> stride,
          Sides<"max_pool2d: padding"> padding,
          Sides<"max_pool2d: dilation"> dilation, bool ceil_mode) {
-        const PoolWindows windows{kernel.height,
-                                  kernel.width,
-                                  stride ? stride->height : kernel.height,
-                                  stride ? stride->width : kernel.width,
-                                  padding.height,
-                                  padding.width,
-                                  dilation.height,
-                                  dilation.width};
+        PoolWindows windows = windows_of(kernel, stride, padding);
+        windows.dilation_h = dilation.height;
+        windows.dilation_w = dilation.width;
         return channels_first(
             max_pool2d(channels_last(input, "max_pool2d"), windows, ceil_mode));
       },
@@ -162,17 +170,9 @@ void bind_avg_pool2d(py::module_& ops) {
          std::optional<Sides<"avg_pool2d: stride">> stride,
          Sides<"avg_pool2d: padding"> padding, bool ceil_mode,
          bool count_include_pad) {
-        const PoolWindows windows{kernel.height,
-                                  kernel.width,
-                                  stride ? stride->height : kernel.height,
-                                  stride ? stride->width : kernel.width,
-                                  padding.height,
-                                  padding.width,
-                                  1,
-                                  1};
         return channels_first(avg_pool2d(channels_last(input, "avg_pool2d"),
-                                         windows, ceil_mode,
-                                         count_include_pad));
+                                         windows_of(kernel, stride, padding),
+                                         ceil_mode, count_include_pad));
       },
       py::arg("input"), py::arg("kernel_size"), py::arg("stride") = py::none(),
       py::arg("padding") = 0, py::arg("ceil_mode") = false,
