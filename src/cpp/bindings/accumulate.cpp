@@ -7,19 +7,8 @@
 namespace ea {
 
 void bind_accumulate(py::class_<Var>& c) {
-  c.def(
-       "prod",
-       [](const Var& x, const AxesArgument& axis, bool keepdims,
-          const AxesArgument& dim, bool keepdim, const py::object& dtype,
-          const py::object& out) {
-         check_unused(dtype, "dtype");
-         check_unused(out, "out");
-         return over_joined(&prod, x, axis, dim, keepdims || keepdim);
-       },
-       py::arg("axis") = py::none(), py::arg("keepdims") = false, py::kw_only(),
-       py::arg("dim") = py::none(), py::arg("keepdim") = false,
-       py::arg("dtype") = py::none(), py::arg("out") = py::none(), Release(),
-       R"(Multiplies elements over one axis, several or all.
+  def_numpy_reduction<over_joined, prod>(
+      c, "prod", R"(Multiplies elements over one axis, several or all.
 
     y[...] = product of x[..., i, ...] over i
 
@@ -42,19 +31,18 @@ Raises:
 Example:
     >>> from evolving_attention import Tensor
     >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).prod(axis=1).tolist()
-    [2.0, 12.0])")
-      .def(
-          "cumsum",
-          [](const Var& x, const AxisArgument& axis, const AxisArgument& dim,
-             const py::object& dtype, const py::object& out) {
-            check_unused(dtype, "dtype");
-            check_unused(out, "out");
-            return cumsum(x, axis_of(axis, dim));
-          },
-          py::arg("axis") = py::none(), py::kw_only(),
-          py::arg("dim") = py::none(), py::arg("dtype") = py::none(),
-          py::arg("out") = py::none(), Release(),
-          R"(Computes the cumulative sum along an axis.
+    [2.0, 12.0])");
+  c.def(
+      "cumsum",
+      [](const Var& x, const AxisArgument& axis, const AxisArgument& dim,
+         const py::object& dtype, const py::object& out) {
+        check_unused(dtype, "dtype");
+        check_unused(out, "out");
+        return cumsum(x, axis_of(axis, dim));
+      },
+      py::arg("axis") = py::none(), py::kw_only(), py::arg("dim") = py::none(),
+      py::arg("dtype") = py::none(), py::arg("out") = py::none(), Release(),
+      R"(Computes the cumulative sum along an axis.
 
     y[..., k, ...] = sum of x[..., i, ...] over i <= k
 

@@ -320,10 +320,8 @@ void bind_array_ops(py::module_& ops) {
   bind_dropout(ops);
   bind_views(ops);
   bind_parts(ops);
-  ops.def("sum", &reduced<sum>, py::arg("x"), py::arg("axis") = py::none(),
-          py::arg("keepdims") = false, py::kw_only(),
-          py::arg("dim") = py::none(), py::arg("keepdim") = false, Release(),
-          R"(Sums elements over one axis, several or all.
+  def_reduction(ops, "sum", &reduced<sum>,
+                R"(Sums elements over one axis, several or all.
 
     y[...] = sum of x[..., i, ...] over i
 
@@ -344,10 +342,8 @@ Example:
     >>> from evolving_attention import functional as F
     >>> F.sum([[1.0, 2.0], [3.0, 4.0]], axis=0).numpy().tolist()
     [4.0, 6.0])");
-  ops.def("mean", &reduced<mean>, py::arg("x"), py::arg("axis") = py::none(),
-          py::arg("keepdims") = false, py::kw_only(),
-          py::arg("dim") = py::none(), py::arg("keepdim") = false, Release(),
-          R"(Averages elements over one axis, several or all.
+  def_reduction(ops, "mean", &reduced<mean>,
+                R"(Averages elements over one axis, several or all.
 
     y[...] = sum of x[..., i, ...] over i, divided by the size of the axis
 

@@ -139,15 +139,11 @@ Example:
     >>> Tensor([[1.0, 5.0, 2.0], [4.0, 0.0, 3.0]]).)" +
                           name + "(-1).tolist()\n    " +
                           (largest ? "[1, 0]" : "[0, 1]");
-  c.def(
-      name.c_str(),
-      [](const Var& self, const AxisArgument& axis, bool keepdims,
-         const AxisArgument& dim, bool keepdim) {
-        return Var(Find(self.data(), axis_of(axis, dim), keepdims || keepdim));
-      },
-      py::arg("axis") = py::none(), py::arg("keepdims") = false, py::kw_only(),
-      py::arg("dim") = py::none(), py::arg("keepdim") = false,
-      py::call_guard<py::gil_scoped_release>(), doc.c_str());
+  const auto run = [](const Var& self, const AxisArgument& axis, bool keepdims,
+                      const AxisArgument& dim, bool keepdim) {
+    return Var(Find(self.data(), axis_of(axis, dim), keepdims || keepdim));
+  };
+  def_reduction(c, name.c_str(), run, doc.c_str());
 }
 
 }  // namespace

@@ -68,10 +68,8 @@ Example:
     >>> (x > 0).)" +
       name + "(axis=1).tolist()\n    " +
       (All ? "[False, True]" : "[True, True]");
-  c.def(name.c_str(), &found<All>, py::arg("axis") = py::none(),
-        py::arg("keepdims") = false, py::kw_only(), py::arg("dim") = py::none(),
-        py::arg("keepdim") = false, py::arg("out") = py::none(), Release(),
-        doc.c_str());
+  def_reduction(c, name.c_str(), &found<All>, doc.c_str(),
+                py::arg("out") = py::none());
 }
 
 }  // namespace

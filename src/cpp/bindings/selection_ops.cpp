@@ -160,10 +160,7 @@ Raises:
     return Fn(x, axis_of(axis, dim), keepdims || keepdim);
   };
   if (m != nullptr) {
-    m->def(name.c_str(), run, py::arg("x"), py::arg("axis") = py::none(),
-           py::arg("keepdims") = false, py::kw_only(),
-           py::arg("dim") = py::none(), py::arg("keepdim") = false, Release(),
-           doc(false).c_str());
+    def_reduction(*m, name.c_str(), run, doc(false).c_str());
   }
   if (c != nullptr) {
     const auto method = [](const Var& x, const AxisArgument& axis,
@@ -172,10 +169,8 @@ Raises:
       check_unused(out, "out");
       return Fn(x, axis_of(axis, dim), keepdims || keepdim);
     };
-    c->def(name.c_str(), method, py::arg("axis") = py::none(),
-           py::arg("keepdims") = false, py::kw_only(),
-           py::arg("dim") = py::none(), py::arg("keepdim") = false,
-           py::arg("out") = py::none(), Release(), doc(true).c_str());
+    def_reduction(*c, name.c_str(), method, doc(true).c_str(),
+                  py::arg("out") = py::none());
   }
 }
 

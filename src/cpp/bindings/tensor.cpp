@@ -293,36 +293,10 @@ void bind_arithmetic(py::class_<Var>& c) {
       .def("__matmul__", &forward_op<product>, py::is_operator())
       .def("__rmatmul__", &reflected_op<product>, py::is_operator())
       .def("matmul", &forward_op<product>, py::arg("other"), docs::kMatMul)
-      .def(
-          "sum",
-          [](const Var& self, const AxesArgument& axis, bool keepdims,
-             const AxesArgument& dim, bool keepdim, const py::object& dtype,
-             const py::object& out) {
-            check_unused(dtype, "dtype");
-            check_unused(out, "out");
-            return over_axes(sum, self, axis, dim, keepdims || keepdim);
-          },
-          py::arg("axis") = py::none(), py::arg("keepdims") = false,
-          py::kw_only(), py::arg("dim") = py::none(),
-          py::arg("keepdim") = false, py::arg("dtype") = py::none(),
-          py::arg("out") = py::none(), py::call_guard<py::gil_scoped_release>(),
-          docs::kSum)
-      .def(
-          "mean",
-          [](const Var& self, const AxesArgument& axis, bool keepdims,
-             const AxesArgument& dim, bool keepdim, const py::object& dtype,
-             const py::object& out) {
-            check_unused(dtype, "dtype");
-            check_unused(out, "out");
-            return over_axes(mean, self, axis, dim, keepdims || keepdim);
-          },
-          py::arg("axis") = py::none(), py::arg("keepdims") = false,
-          py::kw_only(), py::arg("dim") = py::none(),
-          py::arg("keepdim") = false, py::arg("dtype") = py::none(),
-          py::arg("out") = py::none(), py::call_guard<py::gil_scoped_release>(),
-          docs::kMean)
       .def("to", &to, py::arg("dtype") = py::none(),
            py::arg("device") = py::none(), docs::kTo);
+  def_numpy_reduction<over_axes, sum>(c, "sum", docs::kSum);
+  def_numpy_reduction<over_axes, mean>(c, "mean", docs::kMean);
 }
 
 void bind_interchange(py::class_<Var>& c) {

@@ -64,4 +64,37 @@ void bind_log_sums(py::module_* ops, py::class_<Var>* tensor);
 // to the method of a tensor, unless it is None. Throws ConfigError.
 void check_unused(const py::object& word, const char* name);
 
+// Binds fn(x, axis, keepdims, dim, keepdim, more...) to ops or to Tensor.
+template <typename Target, typename Fn, typename... More>
+void def_reduction(Target& target, const char* name, Fn fn, const char* doc,
+                   const More&... more) {
+  const auto def = [&](const auto&... x) {
+    target.def(name, fn, x..., py::arg("axis") = py::none(),
+               py::arg("keepdims") = false, py::kw_only(),
+               py::arg("dim") = py::none(), py::arg("keepdim") = false, more...,
+               py::call_guard<py::gil_scoped_release>(), doc);
+  };
+  if constexpr (std::is_same_v<Target, py::module_>) {
+    def(py::arg("x"));
+  } else {
+    def();
+  }
+}
+
+// Binds over_axes() or over_joined() of Fn to Tensor, with the dtype and out
+// that NumPy passes.
+template <auto Over, AxisReduction Fn>
+void def_numpy_reduction(py::class_<Var>& tensor, const char* name,
+                         const char* doc) {
+  const auto run = [](const Var& x, const AxesArgument& axis, bool keepdims,
+                      const AxesArgument& dim, bool keepdim,
+                      const py::object& dtype, const py::object& out) {
+    check_unused(dtype, "dtype");
+    check_unused(out, "out");
+    return Over(Fn, x, axis, dim, keepdims || keepdim);
+  };
+  def_reduction(tensor, name, run, doc, py::arg("dtype") = py::none(),
+                py::arg("out") = py::none());
+}
+
 }  // namespace ea
