@@ -329,31 +329,24 @@ def kinds_of_arrays():
     return [list, tuple, np.array, torch.tensor]
 
 
-def test_padding_at_the_end_of_rows_is_left_out():
+@pytest.mark.parametrize("left", [False, True])
+def test_padding_of_rows_is_left_out(left):
     rows = [
-        {"input_ids": [*range(3, 3 + n)], "token_type_ids": [0] * (n - 1) + [1]}
-        | {"labels": labels}
+        {
+            "input_ids": list(range(3, 3 + n)),
+            "token_type_ids": [0] * (n - 1) + [1],
+            "labels": labels,
+        }
         for n, labels in ((4, [-100, 3, 4, -100]), (1, [2]), (6, [-100] * 6))
     ]
     expected = collate_packed(rows, [0, 1, 2])
     for kind in kinds_of_arrays():
-        padded = padded_rows(rows, kind=kind)
+        padded = padded_rows(rows, left, kind)
         assert same_batches([collate_packed(padded, [0, 1, 2])], [expected])
         assert same_batches([collate_padded(padded)], [collate_padded(rows)])
         for row in padded:
             row["attention_mask"] = np.asarray(row["attention_mask"]) == 1
         assert same_batches([collate_packed(padded, [0, 1, 2])], [expected])
-
-
-def test_padding_before_the_tokens_keeps_their_columns():
-    rows = [{"input_ids": [5, 6], "labels": [1, 0]}, {"input_ids": [7], "labels": [2]}]
-    for kind in kinds_of_arrays():
-        batch = collate_packed(padded_rows(rows, True, kind))
-        assert {name: array.tolist() for name, array in batch.items()} == {
-            "input_ids": [[0, 0, 5, 6], [0, 0, 0, 7]],
-            "attention_mask": [[0, 0, 1, 1], [0, 0, 0, 1]],
-            "labels": [[-100, -100, 1, 0], [-100, -100, -100, 2]],
-        }
 
 
 def test_padding_does_not_change_the_order():
@@ -372,15 +365,15 @@ def test_a_mask_with_zeros_inside_keeps_its_columns():
     ]
     batch = collate_packed(rows, [4, 2])
     assert {name: array.tolist() for name, array in batch.items()} == {
-        "input_ids": [[5, 6, 7, 8], [9, 0, 0, 0]],
-        "attention_mask": [[0, 1, 0, 1], [1, 0, 0, 0]],
-        "token_type_ids": [[0, 0, 1, 1], [0, 0, 0, 0]],
-        "labels": [[1, 2, 3, 4], [9, -100, -100, -100]],
+        "input_ids": [[6, 7, 8], [9, 0, 0]],
+        "attention_mask": [[1, 0, 1], [1, 0, 0]],
+        "token_type_ids": [[0, 1, 1], [0, 0, 0]],
+        "labels": [[2, 3, 4], [9, -100, -100]],
         "row_ids": [4, 2],
     }
     wide = collate_padded(rows, pad_token_id=1, pad_to_length=5)
-    assert wide["attention_mask"].tolist() == [[0, 1, 0, 1, 0], [1, 0, 0, 0, 0]]
-    assert wide["input_ids"].tolist() == [[5, 6, 7, 8, 1], [9, 1, 1, 1, 1]]
+    assert wide["attention_mask"].tolist() == [[1, 0, 1, 0, 0], [1, 0, 0, 0, 0]]
+    assert wide["input_ids"].tolist() == [[6, 7, 8, 1, 1], [9, 1, 1, 1, 1]]
 
 
 @given(st.integers(1, 30), st.lists(st.integers(0, 29), max_size=12))

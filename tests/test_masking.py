@@ -173,24 +173,6 @@ def test_the_collator_trains(tmp_path: Path, seed: int | None):
     assert all(np.array_equal(whole[name], parts[name]) for name in whole)
 
 
-def test_the_collator_keeps_the_columns_of_left_padding():
-    pad, make = WORDS.pad_token_id, ea.pretraining.DataCollatorForLanguageModeling
-    rows = [{"input_ids": row} for row in random_rows(4, 12)]
-    width = max(len(row["input_ids"]) for row in rows) + 2
-    padded = []
-    for row in rows:
-        ids = row["input_ids"]
-        fill = width - len(ids)
-        mask = [0] * fill + [1] * len(ids)
-        padded.append({"input_ids": [pad] * fill + list(ids), "attention_mask": mask})
-    batch = make(WORDS, seed=4)(padded)
-    real = np.array([row["attention_mask"] for row in padded]) == 1
-    assert np.array_equal(batch["attention_mask"] == 1, real)
-    assert (batch["labels"][~real] == -100).all()
-    assert (batch["input_ids"][~real] == pad).all()
-    assert (batch["labels"] != -100).any(axis=1).all()
-
-
 def test_the_collators_seed():
     make = ea.pretraining.DataCollatorForLanguageModeling
     rows = [{"input_ids": row, "label": 1} for row in random_rows(4, 12)]

@@ -37,22 +37,19 @@ def collate_packed(
         have them ``token_type_ids`` int64 [total], ``labels`` [B] (int64, or float32
         when any label is a float; int64 [total] for one label per token),
         ``start_positions`` and ``end_positions`` int64 [B], ``row_ids`` int64 [B].
-        Padding at the end is removed. A mask that excludes tokens before or between
-        others cannot be packed, because a model may count positions by columns; such a
-        batch is returned padded, with ``attention_mask``.
+        Padding is removed. A mask that excludes tokens between others cannot be packed;
+        such a batch is returned padded, with ``attention_mask``.
 
     Raises:
         InputError: a row has no ids, its fields differ in length, its mask contains
             values other than 0 and 1 or no 1, or only some rows have a field.
     """
-    batch = packed_with_mask(rows, row_ids)
+    batch = _packed(rows, row_ids)
     return pad_batch(batch) if "attention_mask" in batch else batch
 
 
-def packed_with_mask(
-    rows: Sequence[Mapping[str, Any]], row_ids: Sequence[int] | None = None
-) -> Batch:
-    """Builds a packed batch; ``attention_mask`` [total] if one has zeros before 1s."""
+def _packed(rows: Sequence[Mapping[str, Any]], row_ids: Sequence[int] | None) -> Batch:
+    """Builds a packed batch; ``attention_mask`` [total] if a mask has inner zeros."""
     rows = [unpadded(row, where) for where, row in enumerate(rows)]
     ids = [_ids(row, "input_ids", where) for where, row in enumerate(rows)]
     offsets = np.cumsum([0, *map(len, ids)])
@@ -92,7 +89,7 @@ def collate_padded(
     ``--pad_to_max_length``).
     """
     return pad_batch(
-        packed_with_mask(rows, row_ids),
+        _packed(rows, row_ids),
         pad_token_id=pad_token_id,
         pad_to_length=pad_to_length,
     )
@@ -182,9 +179,7 @@ def _pair(row: Mapping[str, Any], where: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns source and target of a row, without padding."""
     own = {name: row[name] for name in ("input_ids", "attention_mask") if name in row}
     source = unpadded(own, where)
-    mask = source.get("attention_mask", np.ones(1, np.int64))
-    start = int(np.argmax(mask))  # padding on the left does not count as positions
-    if not mask[start:].all():
+    if "attention_mask" in source:
         raise InputError(
             f"row {where} of the batch: attention_mask excludes tokens between others, "
             "expected zeros before or after them; leave those tokens out, or pass "
@@ -192,15 +187,14 @@ def _pair(row: Mapping[str, Any], where: int) -> tuple[np.ndarray, np.ndarray]:
         )
     target = _ids(row, label_of(row) or "labels", where)
     end = np.flatnonzero(target != IGNORED).max(initial=0) + 1
-    return _ids(source, "input_ids", where)[start:], target[:end]
+    return _ids(source, "input_ids", where), target[:end]
 
 
 def unpadded(row: Mapping[str, Any], where: int = 0) -> Mapping[str, Any]:
-    """Removes the padding at the end of a row that its ``attention_mask`` marks.
+    """Removes the padding of a row that its ``attention_mask`` marks.
 
-    Cuts all fields with one value per token after the last token. Keeps the mask if it
-    has zeros before that: left padding shifts the positions of BERT's models, as in
-    transformers.
+    Keeps the span from the first token to the last one in all fields with one value per
+    token. Keeps the mask only if it has zeros inside the span.
 
     Args:
         row: a row as described above; the mask holds integers or booleans.
@@ -237,14 +231,17 @@ def unpadded(row: Mapping[str, Any], where: int = 0) -> Mapping[str, Any]:
             "booleans, 1 for a token and 0 for padding, with at least one token; use "
             "the tokenizer's, or leave the row out"
         )
-    end = int(tokens[-1]) + 1
+    span = slice(tokens[0], tokens[-1] + 1)
     cut = {name: value for name, value in row.items() if name != "attention_mask"}
     for name in _PER_TOKEN:
         if name in row and _array(row, name, where).ndim == 1:
             _check_length(row, name, where)
-            cut[name] = row[name][:end]
-    if len(tokens) < end:
-        cut["attention_mask"] = mask[:end].astype(np.int64)
+            cut[name] = row[name][span]
+    for name in SPAN:
+        if name in row:
+            cut[name] = row[name] - span.start
+    if len(tokens) < span.stop - span.start:
+        cut["attention_mask"] = mask[span].astype(np.int64)
     return cut
 
 

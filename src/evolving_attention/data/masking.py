@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.data.collate import IGNORED, packed_with_mask, pad_batch
+from evolving_attention.data.collate import IGNORED, collate_packed
 from evolving_attention.data.packed import Batch
 from evolving_attention.errors import ConfigError, InputError
 
@@ -229,7 +229,6 @@ class DataCollatorForLanguageModeling:
             random_replace_prob=random_replace_prob,
             whole_word_mask=whole_word_mask,
         )
-        self.pad_id = int(tokenizer.pad_token_id)
         self.seed, self._calls = seed, 0
 
     def state_dict(self) -> dict[str, int]:
@@ -241,9 +240,7 @@ class DataCollatorForLanguageModeling:
         self._calls = int(state["calls"])
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Batch:
-        """Returns the batch of rows with ``input_ids``, masked, with ``labels``.
-
-        It is packed, or padded if a row has padding before tokens.
+        """Returns the packed batch of rows with ``input_ids``, masked, with ``labels``.
 
         Raises:
             InputError: a row has no ids, or ids outside the vocabulary.
@@ -251,7 +248,13 @@ class DataCollatorForLanguageModeling:
         plain = [
             {k: row[k] for k in row if k not in ("label", "labels")} for row in rows
         ]
-        batch = packed_with_mask(plain)
+        batch = collate_packed(plain)
+        if "sequence_offsets" not in batch:
+            raise InputError(
+                "DataCollatorForLanguageModeling: the attention_mask of a row leaves "
+                "out tokens between others, expected padding at the ends alone; cut "
+                "the row"
+            )
         key = self.seed
         if key is None:
             key = int(np.random.randint(0, 2**63 - 1, dtype=np.int64))
@@ -260,8 +263,4 @@ class DataCollatorForLanguageModeling:
         self._calls += self.seed is not None
         inputs, labels = self.masker(ids, offsets, words.reshape(-1, DRAWS))
         arrays = {**batch, "input_ids": inputs, "labels": labels}
-        made = Batch(arrays, {*batch.tokens, "labels"}, batch.targets)
-        if "attention_mask" not in batch:
-            return made
-        made["labels"] = np.where(batch["attention_mask"], labels, IGNORED)
-        return pad_batch(made, pad_token_id=self.pad_id)
+        return Batch(arrays, {*batch.tokens, "labels"}, batch.targets)

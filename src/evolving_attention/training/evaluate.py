@@ -242,7 +242,7 @@ def _common_width(team: Alone, what: str, rows: list[np.ndarray]) -> int:
         raise InputError(
             f"evaluation: {what} are [{found}] in one batch and [{other}] in another, "
             "expected sizes that differ in the second axis at most; if the "
-            "attention_mask of some rows begins with 0 or has zeros between, pass "
+            "attention_mask of some rows excludes tokens between others, pass "
             "data_collator=ea.data.collate.collate_padded"
         )
     return max((one[0] for one in shapes if one), default=0)

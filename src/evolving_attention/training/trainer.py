@@ -74,7 +74,7 @@ class Trainer(Surroundings):
         train_dataset: sequence of dicts with ``input_ids`` and ``label`` or ``labels``,
             or with text and a ``processing_class``, or with the input of a model of
             images, ``pixel_values`` of one shape; a DataFrame or a dict of such
-            columns. Padding that an ``attention_mask`` marks is left out; text labels
+            columns. Padding marked by an ``attention_mask`` is removed; text labels
             are numbered by the model's ``label2id``; ``sample_weight`` weighs the rows
             in the loss. Class names of the data (``label_names``, or its text labels)
             name those of a model without names, else are matched by name. Rows edited
