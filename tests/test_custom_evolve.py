@@ -290,6 +290,23 @@ def test_a_pair_is_shown_and_carried():
     assert np.allclose(carried[0][begin : begin + 9], 3 * scores[1, 0, 0], atol=1e-6)
 
 
+def test_a_step_that_writes_into_maps_changes_no_output():
+    def step(scores, previous, context):
+        if previous is None:
+            return scores
+        previous += scores
+        return previous
+
+    model = tiny("BertModel", kind_of(step), **NO_DROPOUT).eval()
+    asked = {"output_attention_logits": True, "output_attention_scores": True}
+    recorded = model(**BATCH.packed(), **asked)
+    with ea.no_grad():
+        found = model(**BATCH.packed(), **asked)
+    for name in ("attention_logits", "attention_scores"):
+        for one, other in zip(found[name], recorded[name], strict=True):
+            assert np.allclose(one, other, atol=1e-6), name
+
+
 WRONG = {
     "shape": (lambda s, p, c: s.reshape(-1, 1), ea.ShapeError, "step returned"),
     "type": (lambda s, p, c: s.to("float64"), ea.ShapeError, "step returned float64"),

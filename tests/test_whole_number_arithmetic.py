@@ -75,3 +75,21 @@ def test_masks():
 def test_two_types_of_whole_numbers_are_not_mixed():
     with pytest.raises(ea.DTypeError, match="one type, got int64 and int32"):
         ea.Tensor([1]) + ea.Tensor([1], dtype="int32")
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64"])
+@pytest.mark.parametrize("op", [operator.mul, operator.add, operator.sub])
+def test_a_tensor_beside_a_mask_keeps_its_gradient(op, dtype):
+    x = ea.Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    mask = ea.Tensor([0, 1, 1], dtype=dtype)
+    op(mask, x).sum().backward()
+    sign = -1.0 if op is operator.sub else 1.0
+    slopes = [0.0, 1.0, 1.0] if op is operator.mul else [sign] * 3
+    assert x.grad.tolist() == slopes
+
+
+def test_the_number_of_a_mask_is_a_bool():
+    same = (ea.Tensor([1.0]) == ea.Tensor([1.0])).all()
+    assert same.item() is True
+    assert f"{same}" == "True"
+    assert int(same) + float(same) == 2

@@ -41,7 +41,7 @@ const char* name_of(InputKind kind) {
 Var tensor_of(const py::handle& object, const std::string& name,
               const char* expected) {
   try {
-    return py::isinstance<Var>(object) ? object.cast<Var>() : var_of(object);
+    return var_of(object);
   } catch (const InputError&) {
     fail<DTypeError>("forward", "{} must be {}; got {}", name, expected,
                      described(object));

@@ -14,7 +14,7 @@ constexpr const char* kItem =
     R"(Returns the value of a tensor with one element; synchronises with its device.
 
 Returns:
-    A float; of integer types an int.
+    A float; of integer types an int, of bool a bool.
 
 Raises:
     ShapeError: there are more elements, or none.
@@ -80,6 +80,7 @@ py::object number(const Var& self) {
     t = to_device(self.data(), kCpu);
   }
   if (is_floating(t.dtype())) return py::float_(t.item());
+  if (t.dtype() == DType::boolean) return py::bool_(t.item() != 0);
   return py::int_(*cast(contiguous(t), DType::i64).data<std::int64_t>());
 }
 

@@ -210,6 +210,7 @@ void check_no_gradient(const py::handle& number) {
 }
 
 Var var_of(const py::handle& object) {
+  if (py::isinstance<Var>(object)) return object.cast<Var>();
   check_no_gradient_within(object);
   return Var(from_python(object));
 }

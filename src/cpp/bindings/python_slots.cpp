@@ -1,4 +1,5 @@
 // Slots of the attention layer that are written in Python.
+#include "autograd/grad_mode.h"
 #include "bindings/attention.h"
 #include "bindings/numpy.h"
 #include "ops/shape_ops.h"
@@ -91,6 +92,12 @@ py::object maybe(const Var& x) {
   return x.defined() ? py::cast(x) : py::object(py::none());
 }
 
+// Returns what a step may overwrite. Where nothing is recorded, += writes into
+// the tensor, which may be in the model's output.
+Var writable(const Var& x) {
+  return x.defined() && !grad_enabled() ? Var(clone(x.data())) : x;
+}
+
 // Evolve slot: step(scores, previous, context) -> logits, or (logits, carry).
 class PythonEvolve final : public PythonSlot<Evolve> {
  public:
@@ -99,8 +106,8 @@ class PythonEvolve final : public PythonSlot<Evolve> {
   Evolved step(const Var& scores, const Var& previous,
                const AttentionContext& context) override {
     const py::gil_scoped_acquire gil;
-    const py::object result =
-        slot_.attr("step")(scores, maybe(previous), where(context));
+    const py::object result = slot_.attr("step")(
+        writable(scores), maybe(writable(previous)), where(context));
     const char* what = "the scores'";
     if (py::isinstance<py::tuple>(result) && py::len(result) == 2) {
       const py::tuple pair = result;

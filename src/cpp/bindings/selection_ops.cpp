@@ -41,8 +41,7 @@ Var choose(const Var& condition, const Operand& a, const Operand& b) {
   const bool from_b =
       !py::isinstance<Var>(a.object) && py::isinstance<Var>(b.object);
   const py::object& first = from_b ? b.object : a.object;
-  const Var guide =
-      py::isinstance<Var>(first) ? first.cast<Var>() : var_of(first);
+  const Var guide = var_of(first);
   const Var other = operand_of(from_b ? a.object : b.object, guide);
   const py::gil_scoped_release release;
   return where(condition.data(), from_b ? other : guide,

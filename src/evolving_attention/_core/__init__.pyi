@@ -967,7 +967,7 @@ class Tensor:
         Returns the value of a tensor with one element; synchronises with its device.
 
         Returns:
-            A float; of integer types an int.
+            A float; of integer types an int, of bool a bool.
 
         Raises:
             ShapeError: there are more elements, or none.
