@@ -371,6 +371,20 @@ def test_an_attention_that_is_set_is_that_of_the_constructor(attention, tmp_path
         config.attention = "evolvin"
 
 
+def test_models_of_one_config_keep_their_attention(tmp_path):
+    config = ea.BertConfig(**SMALL)
+    arms = {}
+    for alpha in (0.1, 0.9):
+        config.attention = ea.attention.Evolving(alpha, 0.3)
+        arms[alpha] = ea.BertModel(config)
+    copies = {alpha: arm.copy() for alpha, arm in arms.items()}
+    for alpha, arm in copies.items():
+        arm.config.attention = "vanilla"
+        arms[alpha].save_pretrained(tmp_path / str(alpha))
+        found = ea.BertModel.from_pretrained(tmp_path / str(alpha))
+        assert found.config.attention.alpha == alpha
+
+
 @pytest.mark.parametrize("chain", ["attention", "decoder_attention", "cross_attention"])
 @pytest.mark.parametrize("family", [ea.T5Config, ea.TransformerConfig])
 def test_each_chain_of_an_encoder_decoder_may_be_set(family, chain):

@@ -180,6 +180,34 @@ def test_the_planned_peak_of_images_is_within_a_quarter(name, count):
     assert planned.peak == pytest.approx(found, rel=0.25, abs=2**20)
 
 
+class Gate(ea.attention.CustomEvolve):
+    """Has a parameter that the first layer does not use."""
+
+    def parameters(self, layer, num_heads):
+        return {"gate": np.full(num_heads, 0.5, np.float32)}
+
+    def step(self, scores, previous, context):
+        if previous is None:
+            return scores
+        gate = context.packing.per_head(context.parameters["gate"])
+        return scores + gate * previous
+
+
+def test_a_parameter_without_use_does_not_stop_a_plan():
+    config = ea.T5Config(
+        vocab_size=50, d_model=16, d_kv=4, num_heads=4, num_layers=2, attention=Gate()
+    )
+    model = ea.T5ForConditionalGeneration(config)
+    assert ea.plan(model, {"input_ids": [[5, 6, 7, 1]], "labels": [[7, 8, 1]]}).peak
+
+
+def test_graphs_are_not_planned():
+    model = ea.GATForNodeClassification(ea.GATConfig(num_features=5))
+    graph = ea.Graph([0, 1, 2], [1, 2, 0], 3)
+    with pytest.raises(ea.InputError, match="takes a graph"):
+        ea.plan(model, {"features": np.zeros((3, 5), "f4"), "graph": graph})
+
+
 @pytest.mark.parametrize("optimizer", ["sgd", "radam"])
 def test_other_optimizers(optimizer):
     before = held()

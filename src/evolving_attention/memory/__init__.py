@@ -123,6 +123,11 @@ def plan(
             f"the inputs of {type(model).__name__}, labels included"
         )
     first = getattr(model, "needed", ("",))[0]
+    if first == "features":
+        raise InputError(
+            f"plan: {type(model).__name__} takes a graph, expected a model of batches; "
+            "train a step and read ea.memory.peak()"
+        )
     if batch.get(first) is None:
         raise InputError(
             f"plan: the batch has {', '.join(batch) or 'nothing'}, expected the inputs "
@@ -226,22 +231,24 @@ def _used(model: Any, inputs: Mapping[str, np.ndarray]) -> int:
     """Returns a small step's peak bytes beyond what it keeps, without gradients."""
     trained = [t for t in model.parameters() if t.requires_grad]
     vectors = [t for t in trained if t.ndim == 1]
-    leaf = (vectors or trained)[0]  # an early one: backward passes all layers
-    saved, device = leaf.grad, model.device
-    for tensor in trained:
-        tensor.requires_grad = tensor is leaf
+    device, gradients = model.device, [t.grad for t in trained]
     try:
-        _core.release_cached_memory(device)
-        before = current(device)
-        reset_peak(device)
-        root = _root(model, inputs)
+        for leaf in (*vectors, *trained):
+            for tensor in trained:
+                tensor.requires_grad = tensor is leaf
+            root = None
+            _core.release_cached_memory(device)
+            before = current(device)
+            reset_peak(device)
+            root = _root(model, inputs)
+            if root.requires_grad:  # the first one used: backward passes all layers
+                break
         kept = current(device) - before
         root.backward()
         return peak(device) - before - kept
     finally:
-        leaf.grad = saved
-        for tensor in trained:
-            tensor.requires_grad = True
+        for tensor, gradient in zip(trained, gradients, strict=True):
+            tensor.requires_grad, tensor.grad = True, gradient
 
 
 def _root(model: Any, inputs: Mapping[str, np.ndarray]) -> Any:

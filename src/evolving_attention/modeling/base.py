@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -107,7 +108,8 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         device: str = "cpu",
     ) -> None:
         where = resolve_device(device)
-        self._build(config, dtype)
+        # The caller may go on to set the attention of another model.
+        self._build(copy.copy(config), dtype)
         self._core.allocate()
         self._initialize(name for name, _ in self._named)
         self._core.to(where)
@@ -333,7 +335,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
             ConfigError: ``dtype`` is not float32, bfloat16 or float64, or a weight is
                 more than it holds.
         """
-        return self._rebuilt(self.config, dtype or self.dtype, {})
+        return self._rebuilt(copy.copy(self.config), dtype or self.dtype, {})
 
     def _rebuilt(
         self: _Self,
@@ -342,22 +344,22 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         changed: Mapping[str, np.ndarray],
     ) -> _Self:
         """Returns a model of another config; weights outside ``changed`` are kept."""
-        copy = type(self).__new__(type(self))
-        copy._build(config, dtype)
-        copy._core.allocate()
-        for (name, mine), (_, theirs) in zip(copy._state(), self._state(), strict=True):
+        made = type(self).__new__(type(self))
+        made._build(config, dtype)
+        made._core.allocate()
+        for (name, mine), (_, theirs) in zip(made._state(), self._state(), strict=True):
             values = changed[name] if name in changed else theirs.to("cpu")
             where = f"{type(self).__name__}: {name}"
-            refuse_overflow(host_array(values), copy.dtype, where, ConfigError)
+            refuse_overflow(host_array(values), made.dtype, where, ConfigError)
             mine.copy_(values)
-        for (_, mine), (_, theirs) in zip(copy._named, self._named, strict=True):
+        for (_, mine), (_, theirs) in zip(made._named, self._named, strict=True):
             mine.requires_grad = theirs.requires_grad
         if self.device != "cpu":
-            copy._core.to(self.device)
-        copy.load_report, copy._new_head = self.load_report, self._new_head
+            made._core.to(self.device)
+        made.load_report, made._new_head = self.load_report, self._new_head
         if self.is_gradient_checkpointing:
-            copy.gradient_checkpointing_enable()
-        return copy.train(self.training)
+            made.gradient_checkpointing_enable()
+        return made.train(self.training)
 
     def _tell_of_new_head(self, labels: Any) -> None:
         """Before a call: says once that the model predicts with an untrained head."""
