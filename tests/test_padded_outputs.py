@@ -160,6 +160,20 @@ def test_the_loss_is_the_mean_over_labelled_tokens(tmp_path: Path) -> None:
     assert found == pytest.approx([whole] * 8, rel=1e-5)
 
 
+def test_the_loss_is_the_mean_over_answers_that_are_not_cut_off(tmp_path: Path) -> None:
+    rows = [{"input_ids": row["input_ids"]} for row in tagged()]
+    for i, row in enumerate(rows):
+        end = LENGTHS[i] if i in (0, 3, 4, 8) else 2  # one after the last token
+        start = i % 3 if end == 2 else end
+        row |= {"start_positions": start, "end_positions": end}
+    model = ea.BertForQuestionAnswering(ea.BertConfig(**SIZES))
+    with ea.no_grad():
+        whole = model.eval()(**collate_padded(rows)).loss.item()
+    found = losses(tmp_path, model, rows)
+    found += losses(tmp_path, model, rows, collate_padded)
+    assert found == pytest.approx([whole] * 8, rel=1e-5)
+
+
 def test_the_loss_is_the_mean_over_rows_of_a_class(tmp_path: Path) -> None:
     rows = [{**row, "labels": i % 2} for i, row in enumerate(tagged())]
     for i in (0, 3, 4, 8):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from helpers_models import NO_DROPOUT, tiny
 
 import evolving_attention as ea
 from evolving_attention.data.collate import collate_packed
-from evolving_attention.training.batches import inputs_of
+from evolving_attention.training.batches import inputs_of, target_count
+from evolving_attention.training.deferred import DeferredStepRunner
 from evolving_attention.training.step import parts_of
 
 
@@ -81,6 +83,78 @@ def test_parts_share_a_batch_without_targets_by_rows() -> None:
     assert shares == [1 / 3, 2 / 3]
     floats = [{"input_ids": [5], "label": -100.0} for _ in range(3)]
     assert [s for _, s in parts_of(collate_packed(floats), 2)] == shares
+
+
+def spans(*given: tuple[int, int], **more: Any) -> dict[str, Any]:
+    starts, ends = zip(*given, strict=True)
+    return {"start_positions": np.array(starts), "end_positions": ends, **more}
+
+
+def test_starts_and_ends_in_their_sequences_are_targets() -> None:
+    packed = {"input_ids": np.arange(5), "sequence_offsets": np.array([0, 3, 5])}
+    assert target_count(spans((0, 2), (1, 1), **packed)) == 4
+    assert target_count(spans((0, 2), (1, 2), **packed)) == 3
+    assert target_count(spans((3, 3), (1, 1), **packed)) == 2
+    assert target_count(spans((3, 3), (2, 2), **packed)) == 0
+    assert target_count(spans((0, 3), (1, 2), **packed)) == 0  # no mean over ends
+    ids = np.zeros((2, 3), np.int64)
+    assert target_count(spans((0, 2), (1, 3), input_ids=ids)) == 3
+    mask = np.array([[1, 1, 0], [0, 1, 1]])
+    assert target_count(spans((0, 2), (0, 1), input_ids=ids, attention_mask=mask)) == 2
+
+
+UNTAUGHT = {"label": -100}, {"start_positions": 9, "end_positions": 9}
+TAUGHT = {"label": 1}, {"start_positions": 0, "end_positions": 2}
+NAMES = "BertForSequenceClassification", "BertForQuestionAnswering"
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+@pytest.mark.parametrize("deferred", [False, True])
+@pytest.mark.parametrize("accumulated", [1, 2])
+def test_batches_without_targets_are_left_out(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: int,
+    deferred: bool,
+    accumulated: int,
+) -> None:
+    """A step with one is the step without it; a step without targets does nothing."""
+    if deferred:
+        monkeypatch.setattr(
+            "evolving_attention.training.trainer.step_runner",
+            lambda *_: DeferredStepRunner,
+        )
+    row = {"input_ids": [5, 6, 7]}
+    first, other = {**row, **TAUGHT[kind]}, {**row, **UNTAUGHT[kind]}
+
+    def run(*rows: dict[str, Any], size: int = 1, together: int = accumulated) -> Any:
+        trainer = make_trainer(
+            tmp_path / f"{len(list(tmp_path.iterdir()))}",
+            tiny(NAMES[kind], **NO_DROPOUT),
+            train_dataset=list(rows),
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=together,
+            num_train_epochs=1,
+            lr_scheduler_type="constant",
+            weight_decay=0.1,
+            train_sampling_strategy="sequential",
+        )
+        before = [np.array(p) for p in trainer.model.parameters()]
+        output = trainer.train()
+        after = [np.array(p) for p in trainer.model.parameters()]
+        return output.training_loss, after, before
+
+    loss, weights, _ = run(first, together=1)
+    with contextlib.ExitStack() as stack:
+        if accumulated == 1:
+            stack.enter_context(pytest.warns(UserWarning, match="without targets"))
+        found, with_others, _ = run(first, other)
+    assert found == loss
+    assert all(map(np.array_equal, weights, with_others))
+    with pytest.warns(UserWarning, match="a step without targets changes nothing"):
+        found, after, before = run(other, other)
+    assert np.isnan(found)
+    assert all(map(np.array_equal, before, after))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.data.collate import IGNORED
-from evolving_attention.data.packed import TARGETS, tokens_of
+from evolving_attention.data.packed import SPAN, TARGETS, tokens_of
 from evolving_attention.device_names import host_array
 
 Batch = dict[str, Any]
@@ -53,26 +53,47 @@ def output_offsets(batch: Batch) -> np.ndarray:
 
 
 def target_count(batch: Batch) -> int:
-    """Number of targets over which the loss of a batch is a mean."""
+    """Number of targets over which the loss of a batch is a mean; 0: it has none.
+
+    The starts and the ends of answers that are in their sequences are targets. The loss
+    is the mean of two means, so without any start, or any end, it has none.
+    """
     if "masked" in batch:
         return int(np.count_nonzero(host_array(batch["masked"])))
+    if all(name in batch for name in SPAN):
+        starts, ends = (_places_inside(batch, name) for name in SPAN)
+        return starts + ends if starts and ends else 0
     labels = host_array(batch["labels"]) if "labels" in batch else None
     if labels is None or labels.dtype.kind not in "iu":
         return row_count(batch)
     return int(np.count_nonzero(labels != IGNORED))
 
 
+def _places_inside(batch: Batch, name: str) -> int:
+    """Number of positions [B], ``batch[name]``, at which their rows have tokens."""
+    places = host_array(batch[name]).reshape(-1)
+    if "sequence_offsets" in batch:
+        return int(np.count_nonzero(places < np.diff(batch["sequence_offsets"])))
+    real = batch.get("attention_mask", batch.get("input_ids"))
+    if real is None:
+        return len(places)
+    real = host_array(real) if "attention_mask" in batch else np.ones(np.shape(real))
+    rows = np.flatnonzero(places < real.shape[-1])
+    return int(np.count_nonzero(real[rows, places[rows]]))
+
+
 def loss_weight(batch: Batch, logits: Any) -> int:
     """Returns the weight of a batch's mean loss in the data set's mean.
 
     It is the number of targets if each label is the class of one of the model's
-    outputs, or if values are masked; else the number of rows.
+    outputs, if values are masked, or if answers are marked; else the number of rows.
 
     Args:
         batch: the batch.
         logits: the model's; None if it has none.
     """
-    if "masked" in batch or _are_classes(batch.get("labels"), logits):
+    counts = "masked" in batch or SPAN[0] in batch
+    if counts or _are_classes(batch.get("labels"), logits):
         return target_count(batch)
     return row_count(batch)
 

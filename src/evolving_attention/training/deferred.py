@@ -17,6 +17,7 @@ from evolving_attention.training.step import (
     StepRunner,
     StepSums,
     forget_gradients,
+    loss_or_zero,
     parts_of,
     present,
 )
@@ -58,6 +59,9 @@ class DeferredStepRunner(StepRunner):
         if self.args.auto_find_batch_size:  # after another error the run ends
             self._before = buffer_copies(self.buffers)
         sums = self._accumulate_within_memory(batches, state)
+        if not sums.has_loss:
+            self._log.restart_step()
+            return self._without_targets(sums)
         self.event("on_pre_optimizer_step")
         scale = self._log.finish(self.parameters, self.args.max_grad_norm or 0.0)
         self.optimizer.step(scale=scale)
@@ -100,7 +104,8 @@ class DeferredStepRunner(StepRunner):
         shares = self._shares(batches)
         for index in self.team.turns(shares, self._log):
             for part, share in parts_of(batches[index], splits, shares[index]):
-                loss = self.loss_of(part)
+                loss, counts = loss_or_zero(self.loss_of(part), part)
+                sums.has_loss |= counts
                 self.team.record(self._log, loss, share)
                 self.team.backward(loss if share == 1.0 else loss * share)
             if index + self.team.size < len(batches):

@@ -21,6 +21,7 @@ from evolving_attention.training.batches import (
     row_count,
     row_ids,
     single_row,
+    target_count,
 )
 
 _LOGITS = ("logits", "start_logits", "end_logits", "seq_relationship_logits")
@@ -186,6 +187,7 @@ def _bad_rows(model: Any, suspects: list[dict[str, Any]]) -> list[int]:
         for batch in suspects:
             for row in range(row_count(batch)):
                 one = single_row(batch, row)
-                if not all_finite(model(**inputs_of(one)).loss):
+                loss = model(**inputs_of(one)).loss
+                if target_count(one) and not all_finite(loss):
                     guilty.append(int(row_ids(one)[0]))
     return guilty or every

@@ -287,12 +287,15 @@ class Team(Alone):
             sums: sums of this rank; changed in place.
             go_on: whether batches after a bad one count too.
         """
-        every = self.world.values([sums.losses, sums.bad_batch, sums.tokens, sums.rows])
+        every = self.world.values(
+            [sums.losses, sums.bad_batch, sums.tokens, sums.rows, sums.has_loss]
+        )
         bad = [theirs[1] for theirs in every if theirs[1] is not None]
         sums.bad_batch = min(bad) if bad else None
         sums.losses = sorted(tuple(pair) for theirs in every for pair in theirs[0])
         sums.tokens = sum(theirs[2] for theirs in every)
         sums.rows = sum(theirs[3] for theirs in every)
+        sums.has_loss = any(theirs[4] for theirs in every)
         done = self._batches
         if bad:
             place = self._offset + sums.bad_batch * self._draws

@@ -101,7 +101,7 @@ class Reporter:
         """Returns the whole run's loss; times and speeds since :meth:`begin`.
 
         If steps were skipped, ``train_skipped_steps`` is their number; the loss is NaN
-        if every step was.
+        if no step had one.
         """
         seconds = time.monotonic() - self._began
         steps = state.global_step - self._first_step
@@ -109,8 +109,8 @@ class Reporter:
         metrics["train_loss"] = state.total_loss / max(1, state.loss_steps)
         if state.skipped_steps:
             metrics["train_skipped_steps"] = state.skipped_steps
-            if not state.loss_steps:
-                metrics["train_loss"] = math.nan
+        if state.global_step and not state.loss_steps:
+            metrics["train_loss"] = math.nan
         if not self.args.skip_memory_metrics:
             for name, value in runtime.memory().items():
                 metrics[f"train_mem_cpu_{name}"] = value

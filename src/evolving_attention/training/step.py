@@ -40,6 +40,7 @@ class StepSums:
     rows: int
     losses: list[tuple[int, float]] = field(default_factory=list)  # by batch
     bad_batch: int | None = None
+    has_loss: bool = False  # whether any batch has targets
     random_state: tuple[int, int] = (0, 0)
 
     @classmethod
@@ -63,7 +64,9 @@ class StepRunner:
     statistics of batch norm.
 
     The loss of a step is the mean over the targets of all its batches, as if they were
-    one batch: labels that are not -100, masked tokens, or rows.
+    one batch: labels that are not -100, masked tokens, starts and ends of answers that
+    are in their sequences, or rows. A batch without targets, whose loss is therefore
+    NaN, is left out; a step without any leaves weights and optimizer unchanged.
 
     Args:
         model, optimizer, args: as in the Trainer.
@@ -102,6 +105,8 @@ class StepRunner:
         forget_gradients(self.optimizer, self.parameters)
         self._before = buffer_copies(self.buffers)
         sums = self._accumulate_within_memory(batches, state)
+        if not sums.has_loss:
+            return self._without_targets(sums)
         norm = math.nan
         if sums.bad_batch is None:
             norm = optim.global_grad_norm(self.parameters)
@@ -120,6 +125,18 @@ class StepRunner:
         self.event("on_optimizer_step")
         forget_gradients(self.optimizer, self.parameters)
         return outcome
+
+    def _without_targets(self, sums: StepSums) -> StepOutcome:
+        """Returns the outcome of a step that changes nothing."""
+        self.team.check()
+        forget_gradients(self.optimizer, self.parameters)
+        warnings.warn(
+            "a step without targets changes nothing: all labels of its batches are "
+            "-100, or all answers end outside their sequences; leave such rows out if "
+            "they are not meant to be there",
+            stacklevel=5,
+        )
+        return StepOutcome(math.nan, 0.0, sums.tokens, sums.rows, applied=False)
 
     is_full = False
     """Whether :meth:`look` is due before the next step."""
@@ -196,7 +213,8 @@ class StepRunner:
         for part, share in parts:
             if sums.bad_batch is None:
                 sums.random_state = runtime.core_random_state()
-            loss = self.loss_of(part)
+            loss, counts = loss_or_zero(self.loss_of(part), part)
+            sums.has_loss |= counts
             value = float(loss.item())
             sums.losses.append((index, share * value))
             if not math.isfinite(value) and sums.bad_batch is None:
@@ -257,6 +275,17 @@ class StepRunner:
         if policy == "warn":
             put_back(moved)
         return policy == "warn"
+
+
+def loss_or_zero(loss: Any, batch: b.Batch) -> tuple[Any, bool]:
+    """Returns the loss and True; for a mean of no targets, 0 and False.
+
+    0 is computed from the loss, with gradients of 0: in a team, every batch must draw
+    the same numbers and send the same gradients.
+    """
+    if b.target_count(batch) or not math.isnan(float(loss.item())):
+        return loss, True
+    return loss.masked_fill(loss.isnan(), 0.0), False
 
 
 def forget_gradients(optimizer: Any, parameters: list[Any]) -> None:
