@@ -10,11 +10,13 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from helpers_fake_model import FakeModel, make_rows
+from helpers_fake_model import FakeModel, make_rows, make_trainer
 
 from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat import resumable
+from evolving_attention.data.collate import collate_packed
 from evolving_attention.durable import locks
 from evolving_attention.errors import ConfigError, Interrupted
 from evolving_attention.training import (
@@ -237,3 +239,76 @@ def test_a_run_goes_on_where_there_are_no_locks(tmp_path, monkeypatch):
     monkeypatch.setattr(locks.fcntl, "flock", flock)
     trainer(tmp_path, max_steps=4).train()
     assert names(tmp_path) == ["checkpoint-4"]
+
+
+class Counts:
+    """A collator with a state."""
+
+    def __init__(self, state: Any) -> None:
+        self.state = state
+
+    def __call__(self, rows: Any) -> Any:
+        return collate_packed(rows)
+
+    def state_dict(self) -> Any:
+        return self.state
+
+    def load_state_dict(self, state: Any) -> None:
+        self.state = state
+
+
+@pytest.mark.parametrize(
+    "state", [{"a": np.zeros(2)}, {"a": (1, 2)}, {1: 2}, {"a": float("nan")}]
+)
+def test_a_collators_state_is_plain(tmp_path: Path, state: Any) -> None:
+    trainer = make_trainer(tmp_path, data_collator=Counts(state), save_strategy="steps")
+    text = r"data_collator.state_dict\(\) returned \{.*, expected plain values"
+    with pytest.raises(ConfigError, match=text):
+        trainer.train()
+    assert trainer.state.global_step == 0
+    trainer.args.save_strategy = "no"
+    trainer.train()  # nothing to save
+
+
+def test_a_state_that_becomes_unusable_costs_no_work(tmp_path: Path) -> None:
+    class Later(Counts):
+        def __call__(self, rows: Any) -> Any:
+            self.state = {"a": np.zeros(2)}
+            return super().__call__(rows)
+
+    trainer = make_trainer(
+        tmp_path, data_collator=Later({}), save_strategy="steps", save_steps=2
+    )
+    with pytest.warns(UserWarning, match=r"state_dict\(\) .* saved without it"):
+        trainer.train()
+    trainer.data_collator.state = {}
+    trainer.train(resume_from_checkpoint=True)
+
+
+def test_collators_without_a_plain_state_train(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Weights(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("n", torch.zeros(2))
+
+        def forward(self, rows: Any) -> Any:
+            return collate_packed(rows)
+
+    class LoadsOnly:
+        def __call__(self, rows: Any) -> Any:
+            return collate_packed(rows)
+
+        def load_state_dict(self, state: Any) -> None:
+            raise AssertionError
+
+    for name, collator in {"module": Weights(), "loads": LoadsOnly()}.items():
+        trainer = make_trainer(
+            tmp_path / name,
+            data_collator=collator,
+            save_strategy="steps",
+            save_steps=2,
+        )
+        trainer.train()
+        trainer.train(resume_from_checkpoint=True)

@@ -196,7 +196,9 @@ class DataCollatorForLanguageModeling:
         whole_word_mask, mlm_probability, mask_replace_prob, random_replace_prob: see
             :class:`TokenMasker`.
         seed: seed of the masks, instead of a key from ``numpy.random``: the n-th call
-            has the same masks in every run. The number of calls is in checkpoints.
+            has the same masks in every run. The number of calls is in checkpoints;
+            with ``dataloader_prefetch_factor`` above 0 it is ahead of the steps, and a
+            resumed run draws other masks.
 
     Raises:
         ConfigError: a setting cannot be used.

@@ -103,7 +103,7 @@ class TrainingArguments:
         None,
         "Batches prepared ahead in a background thread; 0: none; default: 2, and none "
         "with your own data collator or data set (the thread would draw their random "
-        "numbers too early for an exact resume).",
+        "numbers, and move their state, too early for an exact resume).",
     )
 
     remove_unused_columns: bool | None = _option(

@@ -9,10 +9,14 @@ Nothing is pickled. :mod:`evolving_attention.durable` commits it atomically.
 
 from __future__ import annotations
 
+import copy
+import json
 import os
 import pathlib
 import re
 import shutil
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -153,12 +157,15 @@ def check_output_dir(args: TrainingArguments) -> str | None:
     return last
 
 
-def check_writable(args: TrainingArguments, model: Any = None) -> None:
+def check_writable(
+    args: TrainingArguments, model: Any = None, collator: Any = None
+) -> None:
     """Rejects before any work what could not be saved after it.
 
     Raises:
         ConfigError: the folder, or the one to create it in, is a file or read-only; or
-            there will be checkpoints, and config.json cannot hold the model's config.
+            there will be checkpoints, and they cannot hold the model's config or the
+            state of the collator.
     """
     path = pathlib.Path(args.output_dir).resolve()
     there = next(p for p in (path, *path.parents) if p.exists())
@@ -171,6 +178,8 @@ def check_writable(args: TrainingArguments, model: Any = None) -> None:
     config: Any = getattr(model, "config", None)
     if args.save_strategy != "no" and hasattr(config, "to_saved"):
         config.to_saved()
+    if args.save_strategy != "no":
+        _plain_state(collator)
 
 
 def _is_in_output(args: TrainingArguments, path: pathlib.Path | None) -> bool:
@@ -349,8 +358,8 @@ def restore(parts: RunParts, path: pathlib.Path) -> TrainerState:
         schedule = {**schedule, "base_lrs": parts.schedule.base_lrs}  # forced
     parts.schedule.load_state_dict(schedule)
     runtime.set_random_state(facts["random"])
-    if facts.get("collator") is not None:
-        _load_collator(parts.data_collator, facts["collator"])
+    if facts.get("collator") is not None and _has_state(parts.data_collator):
+        parts.data_collator.load_state_dict(facts["collator"])
     state.best_model_checkpoint = _best_beside(path, state, parts.args)
     return state
 
@@ -386,21 +395,65 @@ def _best_beside(
 @contextmanager
 def kept_collator(collator: Any) -> Iterator[None]:
     """Restores the state of a collator after the block, if it has one."""
-    before = _collator_state(collator)
+    stateful = _has_state(collator)
+    before = copy.deepcopy(collator.state_dict()) if stateful else None
     try:
         yield
     finally:
-        _load_collator(collator, before)
+        if stateful:
+            collator.load_state_dict(before)
 
 
-def _collator_state(collator: Any) -> Any:
-    """Returns ``collator.state_dict()``; None if it has no state to load again."""
-    return collator.state_dict() if hasattr(collator, "load_state_dict") else None
+def _has_state(collator: Any) -> bool:
+    """Whether a collator has both methods; those of a PyTorch module are for weights.
+
+    So a PyTorch module begins a resumed run as the caller made it.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(collator, torch.nn.Module):
+        return False
+    names = ("state_dict", "load_state_dict")
+    return all(callable(getattr(collator, name, None)) for name in names)
 
 
-def _load_collator(collator: Any, state: Any) -> None:
-    if hasattr(collator, "load_state_dict"):
-        collator.load_state_dict(state)
+def _plain_state(collator: Any) -> Any:
+    """Returns a copy of ``collator.state_dict()``; None if a collator has no state.
+
+    Raises:
+        ConfigError: JSON would not give the state back as it is.
+    """
+    if not _has_state(collator):
+        return None
+    state = collator.state_dict()
+    try:
+        saved = json.loads(json.dumps(state, sort_keys=True, allow_nan=False))
+        reason = "" if saved == state else "JSON changes tuples and keys"
+    except (TypeError, ValueError) as error:
+        reason = f"JSON says: {error}"
+    if reason:
+        raise ConfigError(
+            f"data_collator.state_dict() returned {state!r:.120}, expected plain "
+            "values for checkpoints (dicts with text as keys, lists, text, finite "
+            f"numbers, True, False or None); {reason}. Convert arrays and tuples to "
+            "lists"
+        )
+    return saved
+
+
+def _state_to_save(collator: Any) -> Any:
+    """Returns the state of a collator; None, with a warning, if JSON cannot hold it.
+
+    The state was plain before the first step: work since then must not be lost.
+    """
+    try:
+        return _plain_state(collator)
+    except ConfigError as error:
+        warnings.warn(
+            f"{error}. The checkpoint is saved without it: a resumed run would not "
+            "draw the same batches",
+            stacklevel=2,
+        )
+        return None
 
 
 def load_model(model: Any, path: pathlib.Path) -> None:
@@ -414,7 +467,7 @@ def _resume_facts(parts: RunParts) -> dict[str, Any]:
         "schedule": parts.schedule.state_dict(),
         "optimizer_step": int(parts.optimizer.state_dict()["step"]),
         "random": runtime.get_random_state(),
-        "collator": _collator_state(parts.data_collator),
+        "collator": _state_to_save(parts.data_collator),
         "random_streams": RANDOM_STREAMS,
         "fingerprint": parts.fingerprint,
     }

@@ -186,7 +186,10 @@ class Loaders:
 
     A collator's own randomness should come from ``numpy.random``, ``random`` or
     PyTorch, imported before the run, whose states are saved in checkpoints; or the
-    collator has ``state_dict()``, of plain values, and ``load_state_dict()``.
+    collator has ``state_dict()``, of plain values as JSON has them, and
+    ``load_state_dict()``. (States of PyTorch modules are not saved; one that is not
+    plain is an error before the first step.) With ``dataloader_prefetch_factor`` above
+    0, the states are ahead of the steps, and a resumed run is not an exact one.
 
     Args:
         args: arguments of the run.

@@ -217,7 +217,7 @@ class Trainer(Surroundings):
         if self.args.gradient_checkpointing:
             runtime.recompute_activations(self.model)
         if self._saver.writes and self.team.is_first:
-            ckpt.check_writable(self.args, self.model)
+            ckpt.check_writable(self.args, self.model, self.data_collator)
         rows = self._rows(self.train_dataset, "train_dataset")
         given.name_data(self.model, self.train_dataset, rows)
         config, own = getattr(self.model, "config", None), self.compute_loss_func
