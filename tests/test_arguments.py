@@ -240,3 +240,21 @@ def test_arguments_go_through_a_dict_and_a_copy() -> None:
     assert TrainingArguments(**args.to_dict()) == args
     assert copy.deepcopy(args) == args
     assert dataclasses.replace(args, seed=1).seed == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "greater"),
+    [
+        ("loss eval_loss eval_logloss eval_runtime wer eval_cer eval_mape", False),
+        ("word_error_rate bits_per_byte pseudo_perplexity eval_RMSE", False),
+        ("mean_squared_error max_error mean_absolute_percentage_error", False),
+        ("neg_mean_squared_error eval_neg_root_mean_squared_error", True),
+        ("neg_log_loss power glossier answer samples_per_second rmse_gain", True),
+    ],
+)
+def test_errors_are_known_by_the_last_words_of_their_names(
+    names: str, greater: bool
+) -> None:
+    for name in names.split():
+        args = TrainingArguments("out", metric_for_best_model=name)
+        assert args.greater_is_better is greater, name

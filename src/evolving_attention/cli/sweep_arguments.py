@@ -34,7 +34,9 @@ class SweepArguments:
         None, "The score to optimize, as the command names it; default: its loss."
     )
     direction: Literal["minimize", "maximize"] | None = option(
-        None, "minimize or maximize; default: minimize losses and errors."
+        None,
+        "minimize or maximize; default: minimize losses, perplexities and errors (mse, "
+        "mae, wer, …), as --greater_is_better does, and maximize others and neg_….",
     )
     workers: int = option(1, "Trials at a time on this machine, or in all of Ray.")
     ray: str | None = option(

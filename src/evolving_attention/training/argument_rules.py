@@ -35,7 +35,10 @@ _AT_LEAST_ZERO = (
     "eval_delay",
     "dataloader_prefetch_factor",
 )
-_ERRORS = ("loss", "perplexity", "mse", "mae", "error", "invalid_outputs", "runtime")
+ERRORS = (  # as the last words of a metric's name
+    *("perplexity", "error", "error_rate", "mse", "rmse", "mae", "mape", "wer", "cer"),
+    *("bits_per_byte", "invalid_outputs", "runtime"),
+)
 DEVICES = re.compile(r"auto|cpu|cuda(:\d{1,4})?")
 
 
@@ -49,11 +52,19 @@ def refuse(field: str, value: Any, expected: str, fix: str) -> ConfigError:
 def is_greater_better(metric: str) -> bool:
     """Whether larger values of a metric are better: unless it is a loss or an error.
 
+    As in transformers, losses are names that end in "loss". Errors end in one of
+    ``ERRORS``, as whole words. With the word "neg", as in scikit-learn, the sign of
+    either is changed.
+
     Example:
-        >>> [is_greater_better(name) for name in ("eval_accuracy", "eval_rmse")]
-        [True, False]
+        >>> names = ("eval_accuracy", "eval_rmse", "neg_mean_squared_error")
+        >>> [is_greater_better(name) for name in names]
+        [True, False, True]
     """
-    return not metric.endswith(_ERRORS)
+    name = f"_{metric.lower()}"
+    return "_neg_" in name or not name.endswith(
+        ("loss", *(f"_{error}" for error in ERRORS))
+    )
 
 
 def checked_keywords(known: set[str], given: dict[str, Any]) -> dict[str, Any]:

@@ -209,7 +209,9 @@ class TrainingArguments:
         None, "Metric that selects the best checkpoint; default: loss."
     )
     greater_is_better: bool | None = _option(
-        None, "Whether larger is better; default: unless it is a loss or an error."
+        None,
+        "Whether larger is better; default: unless its name ends in loss, or in the "
+        f"word {', '.join(rules.ERRORS[:-1])} or {rules.ERRORS[-1]}; with neg_ it is.",
     )
     resume_from_checkpoint: bool | PathText | None = _option(
         None, "Checkpoint folder to resume from, or true: the newest."
