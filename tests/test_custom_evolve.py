@@ -426,3 +426,39 @@ def test_a_kind_without_options_needs_no_dataclass(monkeypatch):
             self.calls = 0
 
     assert ea.attention.register("plain")(Plain) is Plain
+
+
+@dataclass(frozen=True)
+class Scheduled(ea.attention.Evolve):
+    strength: float = 0.1
+
+    def to_core(self):
+        return ea.attention.Evolving(self.strength, 0.1).to_core()
+
+
+@dataclass(frozen=True)
+class Halved(ea.attention.Evolving):
+    def to_core(self):
+        return ea.attention.Evolving(self.alpha / 2, self.beta).to_core()
+
+
+@dataclass(frozen=True)
+class Scaled(ea.attention.Score):
+    scale: float = 1.0
+
+    def to_core(self):
+        return ea.attention.Dot(self.scale).to_core()
+
+
+@pytest.mark.parametrize("cls", [Scheduled, Halved, Scaled])
+def test_a_kind_whose_to_core_gives_another_kind(cls, monkeypatch):
+    held = {slot: dict(kinds) for slot, kinds in ea.attention.base._KINDS.items()}
+    monkeypatch.setattr(ea.attention.base, "_KINDS", held)
+    monkeypatch.setattr(cls, "kind", "unset", raising=False)
+    attention = {cls.slot: ea.attention.register("mine")(cls)()}
+    config = tiny(attention=ea.attention.Spec(**attention)).config
+    assert type(config).from_dict(config.to_saved()).attention == config.attention
+    if cls is Scaled:
+        cls(float("nan"))  # its own to_core is checked by the Spec
+        with pytest.raises(ea.ConfigError, match="scale"):
+            ea.attention.Spec(score=cls(float("nan")))

@@ -51,8 +51,12 @@ class Slot(Checked):
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
-        """Checks the options in the core; kinds that it does not know override this."""
-        check_in_core(self)
+        """Checks the options in the core, unless the class has its own ``to_core``.
+
+        The core's input for such a class is checked with its :class:`Spec` or model.
+        """
+        if type(self).to_core is Slot.to_core:
+            check_in_core(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns ``{"kind": …, option: value, …}``, the form in config.json."""
@@ -121,14 +125,12 @@ class CustomEvolve(Evolve):
     """Base of evolve kinds written in Python.
 
     Override :meth:`step`, and :meth:`parameters` if the kind has any. Options are the
-    fields of the (frozen data-)class. ``@register("name")`` lets config.json load it by
-    that name once its module is imported; a model cannot be saved without it.
+    fields of the (frozen data-)class, which may check them in ``__post_init__``.
+    ``@register("name")`` lets config.json load it by that name once its module is
+    imported; a model cannot be saved without it.
     """
 
     kind: ClassVar[str] = "custom"
-
-    def __post_init__(self) -> None:
-        """Accepts any options; a subclass may check its own here."""
 
     def parameters(self, layer: int, num_heads: int) -> dict[str, np.ndarray]:
         """Initial values of one layer's parameters, by name (none by default).

@@ -13,9 +13,6 @@ from evolving_attention.attention.base import Bias, register
 class NoBias(Bias):
     """Adds nothing."""
 
-    def __post_init__(self) -> None:
-        """Checks nothing: there are no options, and the core has no such kind."""
-
     def to_core(self) -> Any:
         """Returns None: the core's slot stays empty."""
         return None

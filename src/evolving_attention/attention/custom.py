@@ -17,9 +17,6 @@ from evolving_attention.attention.base import Bias, Scope, Score, StepContext
 class _Custom:
     """Common base of these slots."""
 
-    def __post_init__(self) -> None:
-        """Accepts any options; a subclass may check its own here."""
-
     def parameters(self, layer: int, num_heads: int) -> dict[str, np.ndarray]:
         """Initial values of one layer's parameters, by name (none by default).
 
