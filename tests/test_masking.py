@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,26 @@ def test_tokens_of_a_word_level_vocabulary_are_words():
     continues = TokenMasker(words, whole_word_mask=True).continues
     assert continues is not None
     assert not continues.any()
+
+
+@pytest.mark.parametrize(
+    ("vocab", "pieces"),
+    [(["un", "##real", "##"], ["##real", "##"]), (["▁un", "real"], ["real"])],
+)
+def test_whole_words_of_a_tokenizer_without_a_backend(vocab, pieces):
+    numbers = {token: i for i, token in enumerate(["[PAD]", "[MASK]", *vocab])}
+    words = SimpleNamespace(  # as transformers' tokenizers written in Python
+        get_vocab=lambda: numbers,
+        all_special_ids=[0, 1],
+        mask_token_id=1,
+        pad_token_id=0,
+        cls_token_id=0,
+        sep_token_id=0,
+    )
+    continues = TokenMasker(words, whole_word_mask=True).continues
+    assert continues is not None
+    found = [token for token in vocab if continues[numbers[token]]]
+    assert found == pieces
 
 
 def test_words_are_a_function_of_seed_epoch_and_row():

@@ -36,7 +36,7 @@ class TokenMasker:
     one is picked, so that every row has a loss. Special tokens are never chosen.
 
     Args:
-        tokenizer: a tokenizer of this package with a mask token.
+        tokenizer: a tokenizer of this package, or of transformers, with a mask token.
         mlm_probability: probability of choosing a token, in (0, 1).
         mask_replace_prob: share of the chosen tokens that become the mask token.
         random_replace_prob: share of the chosen tokens that become a random token.
@@ -170,12 +170,15 @@ def check_special(tokenizer: Any) -> None:
 
 def _continuing(tokenizer: Any, size: int) -> Array:
     """Returns which tokens continue the word of the previous token."""
-    model = tokenizer.backend_tokenizer.model
-    prefix = getattr(model, "continuing_subword_prefix", None)
-    found = np.zeros(size, bool)
-    if type(model).__name__ == "WordLevel":
-        return found
-    for token, index in tokenizer.get_vocab().items():
+    vocab, found = tokenizer.get_vocab(), np.zeros(size, bool)
+    if hasattr(tokenizer, "backend_tokenizer"):
+        model = tokenizer.backend_tokenizer.model
+        prefix = getattr(model, "continuing_subword_prefix", None)
+        if type(model).__name__ == "WordLevel":
+            return found
+    else:  # transformers' tokenizers written in Python: only the vocabulary tells
+        prefix = "##" if any(token.startswith("##") for token in vocab) else None
+    for token, index in vocab.items():
         if prefix:
             found[index] = token.startswith(prefix)
         else:
@@ -191,7 +194,7 @@ class DataCollatorForLanguageModeling:
     a resumed run is bit-identical to an uninterrupted one.
 
     Args:
-        tokenizer: a tokenizer of this package with a mask token.
+        tokenizer: a tokenizer of this package, or of transformers, with a mask token.
         mlm: only True: this package's models predict masked tokens.
         whole_word_mask, mlm_probability, mask_replace_prob, random_replace_prob: see
             :class:`TokenMasker`.
