@@ -17,6 +17,7 @@ import torch_files as tf
 from audit_watch import watching
 from helpers_models import tiny
 
+import evolving_attention as ea
 from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.interop import paths
 from evolving_attention.interop.hf import load_config, load_folder
@@ -257,8 +258,8 @@ CONFIGS: dict[str, tuple[str, str]] = {
     "number": ("3", "object"),
     "not UTF-8": ("\udcff", "JSON"),
     "cut": ('{"vocab_size": 3', "JSON"),
-    "half": (r'{"hidden_act": "gelu\ud800"}', r"a text holds '\\ud800', half"),
-    "half key": (r'{"\uDE00": 1}', r"a text holds '\\ude00', half"),
+    "half": (r'{"hidden_act": "gelu\ud800"}', r"hidden_act is 'gelu\\ud800', exp"),
+    "half byte": (r'{"hidden_act": "\udc83"}', r"hidden_act is '\\udc83', exp"),
     "key twice": ('{"hidden_size": 4, "hidden_size": 8}', "hidden_size"),
     "NaN": ('{"layer_norm_eps": NaN}', "NaN"),
     "Infinity": ('{"x": -Infinity}', "Infinity"),
@@ -322,11 +323,25 @@ def test_settings_that_the_core_refuses_name_the_file(
     type(model).from_pretrained(tmp_path, **right)
 
 
-def test_names_of_files_that_are_not_utf_8_are_read(tmp_path: Path) -> None:
-    names = {"0": os.fsdecode(b"caf\xe9"), "1": "\U0001f600"}
-    text = json.dumps({"id2label": names})
-    (tmp_path / "config.json").write_text(text, encoding="ascii")
-    assert load_config(tmp_path)["id2label"] == names
+@pytest.mark.parametrize("code", [0xD83D, 0xDC83])
+def test_half_of_a_surrogate_pair_in_a_setting_is_refused(code: int) -> None:
+    half = chr(code)
+    for make in (
+        lambda: ea.BertConfig(hidden_act=half),
+        lambda: ea.T5Config(feed_forward_proj=half),
+        lambda: ea.ResNetConfig(layer_type=half),
+        lambda: ea.EADCTransformerConfig(channels=1, max_length=5, norm=half),
+        lambda: ea.attention.Evolving(conv_init=half),
+        lambda: ea.BertConfig(attention={"kind": "evolving", "conv_init": half}),
+    ):
+        with pytest.raises(ConfigError, match=r"'\\ud.*, expected a string of valid"):
+            make()
+
+
+def test_class_names_with_halves_of_surrogate_pairs_are_read(tmp_path: Path) -> None:
+    names = {0: os.fsdecode(b"caf\xe9"), 1: "\U0001f600", 2: "\ud83d"}
+    tiny(id2label=names).save_pretrained(tmp_path)
+    assert load_config(tmp_path)["id2label"] == {str(i): n for i, n in names.items()}
 
 
 def test_a_large_config_is_not_read(tmp_path: Path) -> None:

@@ -68,6 +68,13 @@ def test_a_list_of_text_has_classes_of_text(fit) -> None:
     assert fit([True, False] * 6).classes_.dtype == np.dtype(bool)
 
 
+@FITS
+def test_labels_with_half_of_a_surrogate_pair_are_saved(fit, tmp_path) -> None:
+    fitted = fit(["a\ud83d", "b"] * 6)
+    fitted.save(tmp_path)
+    assert type(fitted).load(tmp_path).classes_.tolist() == ["a\ud83d", "b"]
+
+
 def test_labels_of_nodes_outside_the_masks_may_be_missing() -> None:
     model = ea.GraphNodeClassifier(
         hidden_size=8, num_heads=2, n_epochs=1, validation_fraction=0.0

@@ -128,6 +128,13 @@ def plain_scalar(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def is_unicode(text: Any) -> bool:
+    """Whether a value is text that UTF-8 writes: without half of a surrogate pair."""
+    if not isinstance(text, str):
+        return False
+    return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
+
+
 def members(hint: Any) -> tuple[Any, ...]:
     """Returns the alternatives of an annotation, without ``Annotated`` around them."""
     if typing.get_origin(hint) is Annotated:

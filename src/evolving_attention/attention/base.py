@@ -18,7 +18,7 @@ import numpy as np
 
 from evolving_attention import _core
 from evolving_attention.errors import ConfigError, suggestion
-from evolving_attention.field_types import check_fields
+from evolving_attention.field_types import check_fields, is_unicode
 
 _KINDS: dict[str, dict[str, type[Slot]]] = {}  # by slot, then by name
 _S = TypeVar("_S", bound="Slot")
@@ -302,6 +302,11 @@ def check_in_core(slot: Slot) -> None:
             raise ConfigError(
                 f"{type(slot).__name__}: {f.name} is a number of {value.bit_length()} "
                 "bits, expected fewer than 64; give a smaller one"
+            )
+        if isinstance(value, str) and not is_unicode(value):
+            raise ConfigError(
+                f"{type(slot).__name__}: {f.name}={value!r} holds half of a surrogate "
+                "pair, expected a string of valid Unicode; correct it"
             )
         if value == []:
             raise ConfigError(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evolving_attention.errors import ConfigError
+from evolving_attention.field_types import is_unicode
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,8 @@ class Rules:
     Attributes:
         integers: (least, most), both allowed.
         numbers: (least, most), both allowed.
-        strings, flags, objects: names of keys that have values of this type.
+        strings, flags, objects: names of keys that have values of this type; strings
+            must be valid Unicode.
     """
 
     integers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -84,8 +86,10 @@ def check_rules(config: Mapping[str, Any], source: str, rules: Rules) -> None:
             fail(key, f"a number from {least:g} to {most:g}")
         if isinstance(value, float) and not math.isfinite(value):
             fail(key, "a finite number")
+    for key in rules.strings:  # the core takes no others
+        if config.get(key) is not None and not is_unicode(config[key]):
+            fail(key, "a string of valid Unicode")
     for keys, kind, expected in (
-        (rules.strings, str, "a string"),
         (rules.flags, bool, "true or false"),
         (rules.objects, dict, "an object {...}"),
     ):

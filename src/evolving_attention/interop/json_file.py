@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any, NoReturn
 
 from evolving_attention.errors import CheckpointError, Error
 from evolving_attention.interop.paths import read_inside
-
-_HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape of a surrogate
 
 
 def read_object(folder: Path, name: str, limit: int) -> dict[str, Any]:
@@ -24,32 +21,11 @@ def read_object(folder: Path, name: str, limit: int) -> dict[str, Any]:
     return parse_object(data, str(folder / name), CheckpointError)
 
 
-def refuse_halves(data: bytes, value: Any, file_names: bool = False) -> None:
-    r"""Refuse JSON that escapes half of a character, such as ``"\ud83d"`` alone.
-
-    Python reads it, but neither UTF-8 nor the C++ core takes such a text.
-
-    Args:
-        data: the JSON text.
-        value: what Python read.
-        file_names: allow \udc80 to \udcff, which are bytes of names of files that are
-            not UTF-8.
-
-    Raises:
-        ValueError: names the half.
-    """
-    if not _HALF.search(data):
-        return
-    allowed = "surrogateescape" if file_names else "strict"
-    try:
-        json.dumps(value, ensure_ascii=False).encode("utf-8", allowed)
-    except UnicodeEncodeError as error:
-        half = error.object[error.start]
-        raise ValueError(f"a text holds {half!a}, half of a surrogate pair") from None
-
-
 def parse_object(data: bytes, source: str, error: type[Error]) -> dict[str, Any]:
-    """Parse JSON text that must be one object.
+    r"""Parse JSON text that must be one object.
+
+    Strings may hold half of a surrogate pair, such as ``"\ud83d"`` alone: class labels
+    do, and Python's names of files that are not UTF-8.
 
     Args:
         data: UTF-8 text; the caller has limited its size.
@@ -79,7 +55,6 @@ def parse_object(data: bytes, source: str, error: type[Error]) -> dict[str, Any]
             object_pairs_hook=unique,
             parse_constant=no_constant,
         )
-        refuse_halves(data, value, file_names=True)
     except error:
         raise
     except RecursionError:

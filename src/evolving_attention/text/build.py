@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evolving_attention.errors import CheckpointError, Error
-from evolving_attention.interop.json_file import refuse_halves
 from evolving_attention.interop.paths import read_inside
 from evolving_attention.text.time_limit import TimeLimit, has_regex
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 128 << 20
 MAX_SETTINGS_BYTES = 16 << 20
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape of a surrogate
 #: BERT's special tokens, in the order of their ids in a vocabulary trained here.
 BERT_TOKENS = {
     "pad": "[PAD]",
@@ -61,7 +61,8 @@ def read_json(path: Path, limit: int = MAX_SETTINGS_BYTES) -> Any:
     raw = read_inside(path.parent, path.name, limit)
     try:
         value = json.loads(raw.decode("utf-8-sig"))
-        refuse_halves(raw, value)
+        if _HALF.search(raw):
+            _refuse_halves(value)
         return value
     except json.JSONDecodeError as error:
         raise CheckpointError(
@@ -70,6 +71,19 @@ def read_json(path: Path, limit: int = MAX_SETTINGS_BYTES) -> Any:
         ) from error
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not usable JSON ({error})") from error
+
+
+def _refuse_halves(value: Any) -> None:
+    """Refuses text with half of a surrogate pair, which the library does not take.
+
+    Raises:
+        ValueError: names the half.
+    """
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise ValueError(f"a text holds {half!a}, half of a surrogate pair") from None
 
 
 def from_json(path: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
