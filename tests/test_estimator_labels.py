@@ -1,7 +1,8 @@
-"""Labels of estimators: lists of text with other things in them, and missing ones."""
+"""Labels of estimators, with other things in them or missing; records of them."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,11 @@ def fit_nodes(y: Any) -> Any:
     options: dict[str, Any] = {"hidden_size": 8, "num_heads": 2, "n_epochs": 1}
     model = ea.GraphNodeClassifier(**options, random_state=0)
     return model.fit(SERIES[:, 0], y, graph=EDGES)
+
+
+def fit_values(y: Any) -> Any:
+    options: dict[str, Any] = {"hidden_size": 16, "num_blocks": 1, "n_epochs": 1}
+    return ea.TimeSeriesRegressor(**options, random_state=0).fit(SERIES, y)
 
 
 FITS = pytest.mark.parametrize("fit", [fit_series, fit_pictures, fit_nodes])
@@ -73,6 +79,39 @@ def test_labels_with_half_of_a_surrogate_pair_are_saved(fit, tmp_path) -> None:
     fitted = fit(["a\ud83d", "b"] * 6)
     fitted.save(tmp_path)
     assert type(fitted).load(tmp_path).classes_.tolist() == ["a\ud83d", "b"]
+
+
+UNFIT = {
+    "a class twice": (fit_series, {"classes": ["a", "a"]}),
+    "a class cut": (fit_pictures, {"classes": ["b", "bc"], "kind": "<U1"}),
+    "classes in another order": (fit_nodes, {"classes": ["b", "a"]}),
+    "other pictures": (fit_pictures, {"size": [16, 8]}),
+    "names of more columns": (fit_nodes, {"features": [*"abcdefghijk"]}),
+    "names of more channels": (fit_series, {"channel_names": ["a", "b"]}),
+    "a mean that is none": (fit_values, {"target": ["nan", 1.0]}),
+    "a deviation below 0": (fit_values, {"target": [0.0, -1.0]}),
+    "a deviation without end": (fit_values, {"target": [0.0, "inf"]}),
+    "a mean alone": (fit_values, {"target": [0.0]}),
+}
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_a_record_that_does_not_fit_its_model_is_refused(case, tmp_path) -> None:
+    fit, change = UNFIT[case]
+    fitted = fit([0.5, 2.0] * 6 if fit is fit_values else ["a", "b"] * 6)
+    fitted.save(tmp_path)
+    file = tmp_path / "estimator.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    what = rf"estimator\.json: {next(iter(change))} is .*, expected .*save the estima"
+    with pytest.raises(ea.CheckpointError, match=what):
+        type(fitted).load(tmp_path)
+
+
+def test_a_regressor_of_one_value_loads(tmp_path) -> None:
+    fitted = fit_values([2.0] * 12)
+    fitted.save(tmp_path)
+    loaded = ea.TimeSeriesRegressor.load(tmp_path)
+    assert loaded.predict(SERIES).tolist() == [2.0] * 12
 
 
 def test_labels_of_nodes_outside_the_masks_may_be_missing() -> None:

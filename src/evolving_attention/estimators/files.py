@@ -83,14 +83,27 @@ def labels_of(folder: Path, record: dict[str, Any], model: Any) -> Any:
     """Returns the labels of a record as an array, one for each output of its model.
 
     Raises:
-        CheckpointError: the model has another number of outputs.
+        CheckpointError: the model has another number of outputs, or the labels are not
+            sorted, each once.
     """
     found, count = record["classes"], model.config.num_labels
     labels = np.array(found, np.dtype(record["kind"]))
-    if labels.shape != (count,):
-        expected = f"a list of {count} labels, one for each output of the model"
+    if labels.shape != (count,) or not np.array_equal(labels, np.unique(labels)):
+        expected = f"a list of {count} labels, sorted, one for each output of the model"
         raise misfit(folder, "classes", found, expected)
     return labels
+
+
+def names_of(folder: Path, record: dict[str, Any], name: str, count: int) -> Any:
+    """Returns the names of a model's ``count`` inputs, or None if they have none.
+
+    Raises:
+        CheckpointError: there is another number of names.
+    """
+    found = record.get(name)
+    if found is not None and len(found) != count:
+        raise misfit(folder, name, found, f"{count} names, as the model has inputs")
+    return found
 
 
 def packed(model: Any) -> dict[str, Any]:
@@ -222,10 +235,11 @@ def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
         estimator = make(**options, device=device)
         estimator.model_ = model
         estimator.metadata_ = record["metadata"]
-        names = record.get("channel_names")
+        channels = model.config.channels
+        names = names_of(folder, record, "channel_names", channels)
         estimator.channel_names_ = None if names is None else tuple(names)
         estimator.scaler_ = SeriesScaler.from_dict(record["scaler"])
-        _check_channels(folder, record, model.config.channels)
+        _check_channels(folder, record, channels)
         estimator.history_ = record["history"]
         estimator.best_epoch_ = record["best_epoch"]
         estimator.interrupted_ = record.get("interrupted")

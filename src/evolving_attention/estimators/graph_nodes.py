@@ -432,8 +432,9 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
             made.history_ = list(record["history"])
             made.best_epoch_ = int(record["best_epoch"])
             made.interrupted_ = record.get("interrupted")
-            if record.get("features") is not None:
-                made.feature_names_in_ = np.array(record["features"], dtype=object)
+            names = files.names_of(path, record, "features", model.config.num_features)
+            if names is not None:
+                made.feature_names_in_ = np.array(names, dtype=object)
         made.model_, made.n_features_in_ = model, model.config.num_features
         return made
 

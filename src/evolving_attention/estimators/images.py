@@ -534,6 +534,11 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
             if "size" not in record:  # files from when ViT was the only architecture
                 record["size"] = model.config.image_size
             found.size_ = pair_of(record["size"], "size", cls.__name__)
+            if "image_size" in model.config.defaults:
+                taken = model.config.side("image_size")
+                if found.size_ != taken:
+                    expected = f"{[*taken]}, as the model has"
+                    raise files.misfit(root, "size", record["size"], expected)
             found.centred_ = record.get("centred", found._sees_centre)
             found.mean_ = [float(value) for value in record["mean"]]
             found.deviation_ = [float(value) for value in record["deviation"]]

@@ -218,4 +218,8 @@ class TimeSeriesRegressor(SeriesEstimator, _Regressor):  # type: ignore[misc]
         return {"target": [self.target_mean_, self.target_deviation_]}
 
     def _set_own_state(self, folder: Path, record: dict[str, Any]) -> None:
-        self.target_mean_, self.target_deviation_ = map(float, record["target"])
+        values = [float(value) for value in record["target"]]
+        if len(values) != 2 or not np.isfinite(values).all() or values[1] < 0:
+            expected = "a finite mean, and a deviation of 0 or above"
+            raise files.misfit(folder, "target", record["target"], expected)
+        self.target_mean_, self.target_deviation_ = values
