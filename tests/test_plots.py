@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from evolving_attention import errors, plots
+from evolving_attention.plots.figures import colours
 from evolving_attention.plots.maps import layer_similarity
 
 TOKENS = "[CLS] the librarian that the visitors ridicule smiles . [SEP]".split()  # noqa: SIM905
@@ -370,8 +371,39 @@ def test_classes_of_nodes_may_be_of_any_kind(kind):
     classes = np.array(["10", "20", "10"], object).astype(kind)
     edges = np.array([[1, 2], [0, 0]])
     figure = plots.node_attention(edges, [np.full((2, 1), 0.5)], 0, classes=classes)
-    colours = [tuple(p.get_facecolor()[0]) for p in figure.axes[0].collections]
-    assert colours[0] == colours[2] != colours[1]
+    found = [tuple(p.get_facecolor()[0]) for p in figure.axes[0].collections]
+    assert found[0] == found[2] != found[1]
+
+
+def lab_of(colour):
+    """Returns the CIELAB coordinates of an sRGB colour "#rrggbb" under D65."""
+    shares = np.frombuffer(bytes.fromhex(colour[1:]), np.uint8) / 255
+    low = shares <= 0.04045
+    linear = np.where(low, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+    to_xyz = [
+        [0.4124564, 0.3575761, 0.1804375],
+        [0.2126729, 0.7151522, 0.0721750],
+        [0.0193339, 0.1191920, 0.9503041],
+    ]
+    xyz = to_xyz @ linear / [0.95047, 1.0, 1.08883]
+    cubic = np.where(
+        xyz > (6 / 29) ** 3, np.cbrt(xyz), xyz / (3 * (6 / 29) ** 2) + 4 / 29
+    )
+    x, y, z = cubic
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize(("count", "least"), [(6, 25), (12, 17), (18, 15), (24, 12)])
+def test_the_colours_of_runs_are_far_apart(count, least):
+    """The distance is CIE76; the page is one of the colours."""
+    found = [lab_of(one) for one in [*colours(count), "#ffffff"]]
+    for one, other in itertools.combinations(found, 2):
+        assert np.linalg.norm(one - other) >= least
+    assert colours(count) == colours(40)[:count]
+
+
+def test_many_runs_have_different_colours():
+    assert len(set(colours(200))) == 200
 
 
 def test_every_class_of_nodes_has_its_colour():
@@ -379,8 +411,8 @@ def test_every_class_of_nodes_has_its_colour():
     edges = np.array([range(count), [0] * count])
     weights = np.full((count, 1), 1 / count)
     figure = plots.node_attention(edges, [weights], 0, classes=np.arange(count))
-    colours = {tuple(p.get_facecolor()[0]) for p in figure.axes[0].collections}
-    assert len(colours) == count
+    found = {tuple(p.get_facecolor()[0]) for p in figure.axes[0].collections}
+    assert len(found) == count
 
 
 @pytest.mark.parametrize("head", [None, 1])
@@ -398,8 +430,8 @@ def test_the_lines_of_a_node_are_as_wide_as_its_edges_weigh(head):
         np.testing.assert_allclose(widths, 7.0 * np.array(expected))
         assert [t.get_text() for t in axes.texts] == ["0", "1", "2", "0.40"]
     points = figure.axes[0].collections
-    colours = [tuple(p.get_facecolor()[0]) for p in points]
-    assert colours[0] == colours[2] != colours[1]  # classes a, b, a of nodes 0, 1, 2
+    found = [tuple(p.get_facecolor()[0]) for p in points]
+    assert found[0] == found[2] != found[1]  # classes a, b, a of nodes 0, 1, 2
     with pytest.raises(errors.InputError, match="no edge enters node 1"):
         plots.node_attention(edges, [first], 1)
     with pytest.raises(errors.ShapeError, match=r"\(4, 2\).*expected \(5, heads\)"):
