@@ -84,6 +84,9 @@ py::object number(const Var& self) {
   return py::int_(*cast(contiguous(t), DType::i64).data<std::int64_t>());
 }
 
+// Not py::int_(number), which keeps a bool.
+py::int_ as_int(const Var& self) { return number(self).attr("__int__")(); }
+
 py::object to_list(const Var& self) {
   Tensor t;
   {
@@ -135,14 +138,14 @@ void bind_numbers(py::class_<Var>& c) {
           py::call_guard<py::gil_scoped_release>(), kToCpu)
       .def("__float__",
            [](const Var& self) { return py::float_(number(self)); })
-      .def("__int__", [](const Var& self) { return py::int_(number(self)); })
+      .def("__int__", &as_int)
       .def("__index__",
            [](const Var& self) {
              if (is_floating(self.dtype()) || self.numel() != 1) {
                throw py::type_error(
                    "only integer tensors with one element are an index");
              }
-             return py::int_(number(self));
+             return as_int(self);
            })
       .def("__bool__", &truth)
       .def(
