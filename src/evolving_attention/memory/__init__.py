@@ -236,7 +236,7 @@ def _used(model: Any, inputs: Mapping[str, np.ndarray]) -> int:
         for leaf in (*vectors, *trained):
             for tensor in trained:
                 tensor.requires_grad = tensor is leaf
-            root = None
+            root: Any = None
             _core.release_cached_memory(device)
             before = current(device)
             reset_peak(device)
