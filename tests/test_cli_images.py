@@ -167,6 +167,24 @@ def test_another_run_in_the_same_folder(tmp_path: Path) -> None:
     assert "(content of --train_dir), expected the same" in done.output
 
 
+@pytest.mark.parametrize("option", ["train_dir", "test_dir"])
+def test_other_pictures_in_a_folder_are_refused(tmp_path: Path, option: str) -> None:
+    """Results of earlier pictures are not kept for others under the same path."""
+    for name in ("train_dir", "test_dir"):
+        folder_of(tmp_path / name, 12)
+    words = ["--train_dir", tmp_path / "train_dir", "--test_dir", tmp_path / "test_dir"]
+    words += ["--output_dir", tmp_path / "out", *SMALL, "--seeds", 1]
+    first = run("train", *words)
+    (tmp_path / option / "Thumbs.db").write_text("not read")
+    assert run("train", *words) == first
+    folder = tmp_path / option
+    for old, new in ("ac", "ba", "cb"):  # every label is another one
+        (folder / old).rename(folder / new)
+    done = CliRunner().invoke(app, ["image", "train", *map(str, words)])
+    assert done.exit_code == 2
+    assert f"(content of --{option}), expected the same" in done.output
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_saves_what_it_has(
     tmp_path: Path, monkeypatch: Any, recwarn: Any, number: signal.Signals

@@ -15,6 +15,7 @@ from helpers_commands import glue as glue_words
 import evolving_attention as ea
 from evolving_attention import durable
 from evolving_attention.cli import graph, images, repeat, repeat_results
+from evolving_attention.cli.contents import content_hashes
 from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.trainings import COMMANDS
@@ -271,3 +272,51 @@ def test_another_content_of_a_file_is_refused(command: Any, tmp_path: Path) -> N
     durable.write_json(out / "settings.json", settings)
     code, _, told = command(*words)
     assert (code, "seed 1 (kept)" in told) == (0, True), told
+
+
+def test_another_content_of_the_model_is_refused(command: Any, tmp_path: Path) -> None:
+    words, out = glue_words(tmp_path), tmp_path / "out"
+    words += ["--max_steps", 1, "--seeds", 1, "--output_dir", out]
+    assert command(*words)[0] == 0
+    settings, file = read(out / "settings.json"), tmp_path / "bert" / "vocab.txt"
+    (tmp_path / "bert" / "README.md").write_text("decides no result")
+    assert command(*words)[0] == 0
+    file.write_text(file.read_text().replace("good\nbad", "bad\ngood"))
+    code, _, told = command(*words)
+    expected = "with other options (content of --model_name_or_path), expected the same"
+    assert (code, expected in told) == (2, True), told
+    del settings["content"]["model_name_or_path"]  # earlier versions did not record it
+    durable.write_json(out / "settings.json", settings)
+    code, _, told = command(*words)
+    assert (code, "seed 1 (kept)" in told) == (0, True), told
+
+
+def test_the_contents_of_folders(tmp_path: Path) -> None:
+    """The files that a command reads decide, by their names and contents."""
+    task, other, text = tmp_path / "G/SST-2", tmp_path / "G/RTE", tmp_path / "text/a"
+    for folder in (task, other, text):
+        folder.mkdir(parents=True)
+        (folder / "train.tsv").write_text("sentence\tlabel\n")
+    given = {
+        "data_dir": str(tmp_path / "G"),
+        "task_name": "sst2",
+        "train_file": [str(tmp_path / "text")],
+        "output_dir": str(tmp_path),
+        "cache_dir": str(tmp_path),
+        "overwrite_output_dir": True,
+        "test_file": None,
+        "validation_file": "",
+        "model_name_or_path": "no/model",
+    }
+    before = content_hashes(given)
+    assert {name: len(found) for name, found in before.items()} == {
+        "data_dir": 1,
+        "train_file": 1,
+    }
+    (other / "train.tsv").write_text("another task's")
+    (tmp_path / "text" / ".hidden").write_text("not read")
+    assert content_hashes(given) == before
+    (task / "train.tsv").write_text("sentence\tlabel\nit\t1\n")
+    assert content_hashes(given)["data_dir"] != before["data_dir"]
+    (text / "train.tsv").rename(text / "z.tsv")
+    assert content_hashes(given)["train_file"] != before["train_file"]

@@ -15,6 +15,7 @@ from evolving_attention.cli import glue
 from evolving_attention.cli.attention_arguments import option, refuse
 from evolving_attention.cli.commands import Command
 from evolving_attention.cli.common import set_up_logging
+from evolving_attention.cli.contents import content_hashes
 from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat import own_folder, resumable, settings_of
 from evolving_attention.cli.repeat_results import RESULTS, RUN, read_record, scores_of
@@ -108,7 +109,7 @@ def _results(given: dict[str, Any]) -> dict[str, Any] | None:
         )
     given = {"do_train": True, "do_eval": True, **given}
     root, fresh = Path(given["output_dir"]), bool(given.get("overwrite_output_dir"))
-    own_folder(root, settings_of(fields(), given), fresh)
+    own_folder(root, settings_of(fields(), given), fresh, content_hashes(given))
     _check_data(tasks, given)
     every = {task.name: _task(task, given, root / task.name, fresh) for task in tasks}
     if not distributed.is_first():

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from evolving_attention import distributed, durable
 from evolving_attention.cli.attention_arguments import refuse
 from evolving_attention.cli.common import set_up_logging
+from evolving_attention.cli.contents import content_hashes
 from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.repeat_results import (
@@ -25,7 +26,6 @@ from evolving_attention.cli.repeat_results import (
     read_record,
     scores_of,
 )
-from evolving_attention.durable.files import digest
 from evolving_attention.errors import ConfigError
 
 _LOGGER = logging.getLogger("evolving_attention")
@@ -143,20 +143,6 @@ def settings_of(options: Fields, given: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def content_hashes(given: dict[str, Any]) -> dict[str, list[str]]:
-    """Returns hashes of the data files that are given, by option."""
-    found = {}
-    for name, value in given.items():
-        paths = value if isinstance(value, (list, tuple)) else [value]
-        # --train_dir may be an archive, --word_vectors a checkpoint
-        named = name.endswith(("_file", "_dir", "_vectors"))
-        if named and all(
-            isinstance(p, (str, Path)) and Path(p).is_file() for p in paths
-        ):
-            found[name] = [digest(Path(path).resolve())[1] for path in paths]
-    return found
-
-
 def claim_folder(once: Once, *groups: Any) -> None:
     """Keep the model in ``output_dir`` that other options gave; see :func:`own_folder`.
 
@@ -188,7 +174,7 @@ def own_folder(
         settings: options that decide the results.
         fresh: whether to replace runs with other settings; None: the command has no
             such option.
-        content: hashes of files by option; earlier versions did not record them.
+        content: hashes of files by option; earlier versions recorded fewer or none.
 
     Raises:
         ConfigError: the folder has runs with other settings or other content of files,

@@ -10,25 +10,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from evolving_attention import durable
-from evolving_attention.cli.repeat import content_hashes
+from evolving_attention.cli.contents import content_hashes
 from evolving_attention.cli.repeat_results import read_record
 from evolving_attention.errors import ConfigError
 
 # Options that change neither a line nor the sentence it belongs to.
 _FREE = {"output_file", "resume", "overwrite", "device", "num_threads", "batch_size"}
 _CONTENT = "content"  # key of the files' hashes in the record
-_MODEL_FILES = (  # of --model_dir, those that decide a translation
-    "config.json",
-    "generation_config.json",
-    "tokenizer*.json",
-    "special_tokens_map.json",
-    "vocab.*",
-    "merges.txt",
-    "spiece.model",
-    "model*.safetensors",
-    "evolving_model*.safetensors",
-    "pytorch_model*.bin",
-)
 
 
 class Output:
@@ -157,7 +145,5 @@ def _contents(options: dict[str, Any]) -> dict[str, list[str]]:
 
     given = {name: options[name] for name in ("input_file", "prefix_file")}
     if options["model_dir"] is not None:
-        folder = resolve(options["model_dir"])
-        files = {file for name in _MODEL_FILES for file in folder.glob(name)}
-        given["model_dir"] = sorted(files)
+        given["model_dir"] = resolve(options["model_dir"])
     return content_hashes(given)
