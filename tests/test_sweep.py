@@ -19,7 +19,7 @@ from evolving_attention.cli.search_spaces import SPACES, Choice, Range, read_spa
 from evolving_attention.cli.sweep_arguments import SweepArguments
 from evolving_attention.cli.sweep_workers import Answer, Worker
 from evolving_attention.cli.trainings import COMMANDS, training
-from evolving_attention.errors import Interrupted
+from evolving_attention.errors import ConfigError, Interrupted
 
 optuna = pytest.importorskip("optuna", reason="no optuna (extra sweep)")
 
@@ -210,6 +210,23 @@ def test_ranges_are_sampled_anew_after_a_restart(fake: Any, sampler: str) -> Non
     rates = [one["learning_rate"] for one in Fake.started]
     assert len(set(rates)) == len(rates) == 5
     assert all(1e-5 <= rate <= 1e-2 for rate in rates)
+
+
+def test_other_content_of_the_data_is_refused(
+    fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trials on different data would be compared."""
+    monkeypatch.chdir(tmp_path)
+    file, settings = Path("a.csv"), tmp_path / "out" / "settings.json"
+    file.write_text("sentence,label\n")
+    found = fake()
+    file.write_text("sentence,label\na film,1\n")
+    with pytest.raises(ConfigError, match=r"other options \(content of train_file\)"):
+        fake()
+    record = read(settings)
+    del record["content"]  # earlier versions did not record it
+    settings.write_text(json.dumps(record))
+    assert fake() == found
 
 
 @pytest.mark.parametrize("place", ["ask", "_begin", "_tell"])

@@ -25,6 +25,7 @@ from evolving_attention import distributed, durable, errors
 from evolving_attention.cli.attention_arguments import refuse
 from evolving_attention.cli.commands import Command
 from evolving_attention.cli.common import ExitCode, set_up_logging
+from evolving_attention.cli.contents import content_hashes
 from evolving_attention.cli.options import Fields, build_app
 from evolving_attention.cli.repeat import own_folder, resumable, settings_of
 from evolving_attention.cli.repeat_results import RESULTS, scores_of
@@ -191,7 +192,8 @@ class _Sweep:
         with durable.locked(self.root, another):
             command = self.command
             settings = settings_of(self.fields, self.given)
-            own_folder(self.root, {"command": command, "options": settings})
+            owner = {"command": command, "options": settings}
+            own_folder(self.root, owner, content=content_hashes(self.given))
             self.study = Study(
                 self.args, self.space, self.goal, self.direction, command
             )
