@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from helpers_commands import ESTIMATORS, LINES, runner
 from helpers_commands import glue as glue_words
+from series_data import waves, write_ts
 
 import evolving_attention as ea
 from evolving_attention import durable
@@ -320,3 +321,30 @@ def test_the_contents_of_folders(tmp_path: Path) -> None:
     assert content_hashes(given)["data_dir"] != before["data_dir"]
     (text / "train.tsv").rename(text / "z.tsv")
     assert content_hashes(given)["train_file"] != before["train_file"]
+
+
+def test_another_pretraining_of_series_is_refused(command: Any, tmp_path: Path) -> None:
+    pytest.importorskip("aeon", reason="no aeon (extra timeseries)")
+    data, pre = tmp_path / "a.ts", tmp_path / "pre"
+    write_ts(data, *waves(16))
+    words = ["--train_file", data, "--hidden_size", 8, "--num_blocks", 1, "--n_epochs"]
+    pretrain = ["timeseries", "pretrain", *words, 1, "--output_dir", pre]
+    train = ["timeseries", "train", *words, 1, "--pretrained", pre]
+    train += ["--output_dir", tmp_path / "out"]
+    file = tmp_path / "out" / "seed-1" / "run.json"
+    first: dict[str, Any] = {}
+    for anew in ([], ["--overwrite_output_dir"]):  # the second has the same bits
+        code, _, told = command(*pretrain, *anew)
+        assert code == 0, told
+        code, _, told = command(*train)
+        assert code == 0, told
+        first = first or read(file)
+    assert read(file) == first
+    assert command(*pretrain, "--n_epochs", 2, "--overwrite_output_dir")[0] == 0
+    code, _, told = command(*train)
+    expected = f"a run with other content of --pretrained {pre}, expected the same"
+    assert (code, expected in told) == (2, True), told
+    del first["content"]["pretrained"]  # earlier versions did not record it
+    durable.write_json(file, first)
+    assert command(*train)[0] == 0
+    assert read(file) == first

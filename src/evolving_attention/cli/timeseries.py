@@ -13,6 +13,7 @@ from evolving_attention.cli import timeseries_arguments as arguments
 from evolving_attention.cli.attention_arguments import refuse_input
 from evolving_attention.cli.commands import of_groups
 from evolving_attention.cli.common import fit, interrupted
+from evolving_attention.cli.contents import content_hashes
 from evolving_attention.cli.repeat_results import (
     RESULTS,
     RUN,
@@ -140,12 +141,15 @@ def _train(
             train_part, test_part, limit, options["missing"], options["longer"]
         )
     root, runs = _make_folder(Path(training.output_dir)), []
-    content = content_hash(train_part)
+    content: dict[str, Any] = {
+        "train": content_hash(train_part),
+        **content_hashes({"pretrained": training.pretrained}),
+    }
     for seed in training.seeds:
         folder = root / f"seed-{seed}"
         record = _kept(folder, {**options, "random_state": seed}, content, training)
         if record is None:
-            record = _one_run(kind, folder, root, options, seed, train_part)
+            record = _one_run(kind, folder, root, options, seed, train_part, content)
         if test_part is not None:
             _score(folder, record, test_part, options["device"])
         runs.append(record)
@@ -203,17 +207,21 @@ def _score(folder: Path, record: dict[str, Any], part: Any, device: str) -> None
     durable.write_json(folder / RUN, record)
 
 
-def _kept(folder: Path, options: dict[str, Any], content: str, training: Any) -> Any:
+def _kept(
+    folder: Path, options: dict[str, Any], content: dict[str, Any], training: Any
+) -> Any:
     """Returns the record of an earlier complete run with equal options; None: train.
 
     Args:
         folder: the folder of one seed.
         options: the estimator's options.
-        content: hash of the training part; earlier versions did not record it.
+        content: hashes of the training part, and of the files of --pretrained; earlier
+            versions did not record them.
         training: options.
 
     Raises:
-        ConfigError: the folder holds a run with other options or training data.
+        ConfigError: the folder holds a run with other options, training data or
+            pre-training.
         DataError: the record is damaged.
     """
     from evolving_attention.attention import from_config
@@ -233,11 +241,14 @@ def _kept(folder: Path, options: dict[str, Any], content: str, training: Any) ->
             f"{file}: a run with other options ({', '.join(changed)}), expected the "
             "same; choose another --output_dir or add --overwrite_output_dir"
         )
-    if record.get("content", {}).get("train", content) != content:
-        raise ConfigError(
-            f"{file}: a run on other training data, expected the same; choose another "
-            "--output_dir or add --overwrite_output_dir"
-        )
+    theirs = record.get("content", {})
+    other = f"with other content of --pretrained {training.pretrained}"
+    for name, what in (("train", "on other training data"), ("pretrained", other)):
+        if name in content and theirs.get(name, content[name]) != content[name]:
+            raise ConfigError(
+                f"{file}: a run {what}, expected the same; choose another "
+                "--output_dir or add --overwrite_output_dir"
+            )
     return None if record.get("interrupted") else record
 
 
@@ -262,7 +273,13 @@ def _read_run(file: Path) -> dict[str, Any] | None:
 
 
 def _one_run(
-    kind: Any, folder: Path, root: Path, options: dict[str, Any], seed: int, train: Any
+    kind: Any,
+    folder: Path,
+    root: Path,
+    options: dict[str, Any],
+    seed: int,
+    train: Any,
+    content: dict[str, Any],
 ) -> dict[str, Any]:
     """Fits one estimator and saves it; after a signal, saves the best epoch so far.
 
@@ -272,7 +289,7 @@ def _one_run(
     estimator = kind(**options, random_state=seed)
     fit(estimator, train, train.y)
     record = run_record(estimator.result_, estimator.model_, seed, options)
-    record["content"] = {"train": content_hash(train)}
+    record["content"] = dict(content)
     _save(estimator.save, folder, root, record, options["n_epochs"])
     return record
 
@@ -416,7 +433,7 @@ def _pretrain(
     options = _options(model, attention, training, longest)
     options.pop("pretrained")
     _make_folder(root)
-    content, runs = content_hash(train_part, targets=False), []
+    content, runs = {"train": content_hash(train_part, targets=False)}, []
     for seed in training.seeds:
         folder, record = root, None
         if several:
@@ -424,7 +441,9 @@ def _pretrain(
             wanted = {**options, **vars(mask), "random_state": seed}
             record = _kept(folder, wanted, content, training)
         if record is None:
-            record = _one_pretraining(folder, root, options, mask, seed, train_part)
+            record = _one_pretraining(
+                folder, root, options, mask, seed, train_part, content
+            )
         runs.append(record)
         _LOGGER.info("seed %d: %s, saved in %s", seed, one_line(record), folder)
     results = collected(runs, table(runs), training.compare)
@@ -447,7 +466,13 @@ PRETRAIN = of_groups(
 
 
 def _one_pretraining(
-    folder: Path, root: Path, options: dict[str, Any], mask: Any, seed: int, train: Any
+    folder: Path,
+    root: Path,
+    options: dict[str, Any],
+    mask: Any,
+    seed: int,
+    train: Any,
+    content: dict[str, Any],
 ) -> dict[str, Any]:
     """Pre-trains one model and saves it; after a signal, the best epoch so far.
 
@@ -462,6 +487,6 @@ def _one_pretraining(
         estimator, train.X, ratio=mask.mask_ratio, mean_span=mask.mean_span
     )
     record = run_record(result, fitted, seed, {**options, **vars(mask)})
-    record["content"] = {"train": content_hash(train, targets=False)}
+    record["content"] = dict(content)
     _save(fitted.save_pretrained, folder, root, record, options["n_epochs"])
     return record
