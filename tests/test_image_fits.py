@@ -13,6 +13,7 @@ import pytest
 from image_data import TINY, stripes
 
 import evolving_attention as ea
+from evolving_attention.data.images import read_pictures
 from evolving_attention.estimators.image_models import _patch
 
 pytest.importorskip("sklearn", reason="needs scikit-learn (extra: image)")
@@ -283,3 +284,37 @@ def test_a_checkpoint_keeps_its_attention(tmp_path: Path) -> None:
         ea.ViTForImageClassification(config).save_pretrained(tmp_path)
         found = ea.ImageClassifier(**still).fit(X, Y).model_
         assert found.config.attention == kinds.Evolving(0.1, 0.3)
+
+
+def test_pictures_that_another_classifier_read() -> None:
+    """Those read in another way are refused; predict does not see the difference."""
+    x, y = stripes()
+    plain = ea.ImageClassifier(**ONCE).fit(x, y)
+    same = ea.ImageClassifier(**{**ONCE, "random_state": 1}).fit(x, y)
+    centre = ea.ImageClassifier(**ONCE, resized_crop=0.5).fit(x, y)
+    sizes = {"hidden_sizes": [8] * 4, "depths": [1] * 4, "embedding_size": 8}
+    net = {"architecture": "resnet", "model_options": sizes, "n_epochs": 1}
+    small, large = (
+        ea.ImageClassifier(**net, image_size=side).fit(x, y) for side in (24, 40)
+    )
+    given, odds = plain.read(x), same.predict_proba(x)
+    assert np.array_equal(same.predict_proba(given), odds)
+    assert np.array_equal(same.predict_proba(read_pictures(x)), odds)
+    height, width = plain.size_
+    read = f"{height} x {width} pixels .height x width. of "
+    for model, other, told in (
+        (plain, centre, read + "the centre, expected"),
+        (centre, plain, read + "the whole picture, expected"),
+        (
+            small,
+            large,
+            "at 40 x 40 .*expected 24 x 24 of the whole picture, as",
+        ),
+    ):
+        theirs = other.read(x)
+        for use in (model.predict, model.embed, model.read):
+            with pytest.raises(ea.InputError, match=told):
+                use(theirs)
+        for score in (model.score, model.evaluate):
+            with pytest.raises(ea.InputError, match=told):
+                score(theirs, y)

@@ -48,6 +48,7 @@ class Pictures:
         skipped: (name, reason) of unusable pictures, if skipping is on.
         total: number of given pictures.
         size: (height, width) that they were resized to; None: none.
+        centred: whether only their centre was resized.
     """
 
     pixels: list[Array]
@@ -57,6 +58,7 @@ class Pictures:
     skipped: list[tuple[str, str]] = field(default_factory=list)
     total: int = 0
     size: tuple[int, int] | None = None
+    centred: bool = False
 
     @property
     def channels(self) -> int:
@@ -72,6 +74,23 @@ class Pictures:
         if self.pixels[0].dtype == np.uint8:  # usually the first picture decides
             return True if any(one.max() > 1 for one in self.pixels) else None
         return _floats_in_bytes(scale_of(self.pixels))
+
+    def check_size(self, size: tuple[int, int], centred: bool) -> None:
+        """Refuse pictures that were resized to another size, or another part of them.
+
+        Raises:
+            InputError: says both.
+        """
+        if self.size is None or (self.size, self.centred) == (size, centred):
+            return
+        parts = {True: "the centre", False: "the whole picture"}
+        (height, width), (rows, columns) = self.size, size
+        raise InputError(
+            f"{self.names[0]}: pictures read at {height} x {width} pixels (height x "
+            f"width) of {parts[self.centred]}, expected {rows} x {columns} of "
+            f"{parts[centred]}, as this classifier reads them; pass the pictures "
+            "themselves, or what its own read(X) returns"
+        )
 
     def check_scale(self, in_bytes: bool | None, scale: Scale | None) -> None:
         """Refuse pixels on another scale than those of training.
@@ -144,7 +163,7 @@ def read_pictures(
             such pictures, of paths or of Pillow images; a folder with pictures, or with
             a subfolder for each class, which may contain further subfolders; or an npz
             file. A result of this function is accepted too, to check it again or to
-            resize it, unless it has been resized to this size.
+            resize it; if it has been resized, in the same way.
         name: name of the collection in messages.
         classes: names of folders that may occur; None: any.
         skip: leave out unusable pictures instead of raising an error.
@@ -155,19 +174,26 @@ def read_pictures(
     Raises:
         DataError: a file or a folder cannot be used; names it.
         ShapeError, DTypeError, InputError: an array cannot be used; names the index.
+        InputError: the pictures have been resized in another way.
         MissingExtraError: Pillow is not installed, but needed for files.
     """
     items, names, labels = _items(collection, name, classes)
-    done = isinstance(collection, Pictures) and collection.size == size
+    done = False
+    if isinstance(collection, Pictures) and size is not None:
+        collection.check_size(size, centre)
+        done = collection.size is not None
     if not len(items):
         raise ShapeError(f"{name}: 0 pictures, expected at least one; check the path")
 
     def read(i: int) -> Array | InputError:
+        if done:
+            own: Array = items[i]
+            return own
         try:
             picture = _checked(_one(items[i], names[i]), names[i], least)
         except InputError as error:
             return error
-        if size is None or done:
+        if size is None:
             return picture
         return centred(picture, size) if centre else resized(picture, size)
 
@@ -192,6 +218,7 @@ def read_pictures(
         skipped,
         total,
         size,
+        centre and size is not None,
     )
 
 

@@ -381,8 +381,9 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
     def read(self, X: Any, skip: bool = False) -> Pictures:
         """Reads pictures as ``predict`` does: checked, resized, with names.
 
-        ``predict`` and ``predict_proba`` accept the result in place of X. Its ``names``
-        are those of the pictures that can be used, in order.
+        ``predict`` and the like accept the result in place of X, also those of another
+        classifier that reads alike. Its ``names`` are those of the pictures that can be
+        used, in order.
 
         Args:
             X: pictures, as for :meth:`predict`.
@@ -394,12 +395,15 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
                 :meth:`predict`.
         """
         _validation.check_is_fitted(self)
-        least = self.model_.config.least_side
-        given = read_pictures(
-            X, skip=skip, least=least, size=self.size_, centre=self._sees_centre
-        )
+        given = self._resized(X, skip)
         self._tell_of_skipped(given)
         return given
+
+    def _resized(self, X: Any, skip: bool = False) -> Pictures:
+        least = self.model_.config.least_side
+        return read_pictures(
+            X, skip=skip, least=least, size=self.size_, centre=self._sees_centre
+        )
 
     def classes_of(self, probabilities: Array) -> Array:
         """Returns the label with the highest probability in each row."""
@@ -465,7 +469,7 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
     def _rows_of(self, X: Any) -> ImageRows:
         """Returns pictures, or what :meth:`read` returned, checked and normalised."""
         _validation.check_is_fitted(self)
-        given = X if isinstance(X, Pictures) else self.read(X)
+        given = self._resized(X)
         if given.channels != self.model_.config.num_channels:
             raise ShapeError(
                 f"{given.names[0]}: {given.channels} channels, expected "
