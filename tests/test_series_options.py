@@ -56,6 +56,26 @@ def test_cross_validation_over_unequal_lengths(longer) -> None:
     assert np.isfinite(scores).all()
 
 
+def test_missing_is_changed_after_a_fit(tmp_path) -> None:
+    X, y = waves(20)
+    gaps = [one.copy() for one in X]
+    gaps[0][0, 3] = np.nan
+    model = ea.TimeSeriesClassifier(**QUICK, warm_start=True).fit(X, y)
+    filled = model.predict_proba(gaps)
+    model.set_params(missing="refuse").save(tmp_path)
+    for other in (model, ea.TimeSeriesClassifier.load(tmp_path)):
+        for use in (other.predict, other.embed, lambda X, m=other: m.fit(X, y)):
+            with pytest.raises(ea.InputError, match=r"X\[0\]\[0, 3\]"):
+                use(gaps)
+    refusing = ea.TimeSeriesClassifier(**QUICK, missing="refuse").fit(X, y)
+    refusing.set_params(missing="interpolate", warm_start=True)
+    np.testing.assert_array_equal(refusing.predict_proba(gaps), filled)
+    refusing.fit(gaps, y)
+    model.set_params(missing="interpolate").fit(gaps, y)
+    odds = model.predict_proba(gaps)
+    np.testing.assert_array_equal(refusing.predict_proba(gaps), odds)
+
+
 def test_longer_series_in_pretraining(tmp_path) -> None:
     X, y = waves(20)
     model = ea.TimeSeriesClassifier(**QUICK, max_length=10, longer="cut")

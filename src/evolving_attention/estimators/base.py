@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import warnings
 from collections.abc import Iterator
@@ -255,6 +256,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
         if self._continues:
             earlier = self.history_
             self._refuse_longer(X)
+            self.scaler_.missing = self.missing
         else:
             self.scaler_ = SeriesScaler(self.scale, self.missing)
             self.scaler_.fit([X[i] for i in training])
@@ -396,9 +398,15 @@ class SeriesEstimator(NamedOptions, SeriesViews):
         )
         return model_class(config)
 
+    def _scaler(self) -> SeriesScaler:
+        """Returns the fitted scaling, with the estimator's present ``missing``."""
+        found: SeriesScaler = copy.copy(self.scaler_)
+        found.missing = self.missing
+        return found
+
     def _outputs(self, X: list[Array]) -> Array:
         """Returns the model's outputs for checked series."""
-        return fitting.outputs(self.model_, self.scaler_.transform(X), self.device)
+        return fitting.outputs(self.model_, self._scaler().transform(X), self.device)
 
     # --- files --------------------------------------------------------------------
 

@@ -106,7 +106,7 @@ class SeriesViews:
     def _rows_of(self, X: Any) -> SeriesRows:
         series = self._preprocess_collection(X, False)  # type: ignore[attr-defined]
         self._check_shape(series)  # type: ignore[attr-defined]
-        rows: SeriesRows = self.scaler_.transform(series)
+        rows: SeriesRows = self._scaler().transform(series)  # type: ignore[attr-defined]
         return rows
 
 
