@@ -1,8 +1,9 @@
-"""Labels of estimators, with other things in them or missing; records of them."""
+"""Labels of estimators: other things in them, missing ones, tiny classes, records."""
 
 from __future__ import annotations
 
 import json
+import warnings
 from typing import Any
 
 import numpy as np
@@ -133,3 +134,34 @@ def test_a_table_with_a_missing_index_is_refused(level, what) -> None:
     row = 15 if level == 0 else 4
     with pytest.raises(ea.InputError, match=rf"X: row {row} .*expected a {what} in"):
         ea.TimeSeriesClassifier(n_epochs=1).fit(table, ["p", "q", "p", "q"])
+
+
+@FITS
+def test_classes_too_small_to_hold_a_row_out_are_told_of(fit) -> None:
+    """The warning points to the line that calls fit; the fit trains on all rows."""
+    with pytest.warns(UserWarning, match="share of the largest class, 2,") as seen:
+        fit(np.repeat(np.arange(6), 2))
+    (one,) = [w for w in seen if "validation_fraction" in str(w.message)]
+    assert one.filename == __file__
+    text = str(one.message)
+    assert "holds out none of 12 " in text
+    assert "The last epoch is kept, and patience has no effect" in text
+    assert "raise validation_fraction, such as to 0.5" in text
+    assert ("or pass a validation_mask" in text) == (fit is fit_nodes)
+
+
+def test_too_few_series_to_hold_one_out_are_told_of() -> None:
+    options: dict[str, Any] = {"hidden_size": 16, "num_blocks": 1, "n_epochs": 1}
+    model = ea.TimeSeriesRegressor(**options, random_state=0)
+    for use in (lambda: model.fit(SERIES[:2], [1.0, 2]), lambda: pretrain(model)):
+        with pytest.warns(UserWarning, match="none of 2 series: the share rou") as seen:
+            use()
+        assert {one.filename for one in seen} == {__file__}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.set_params(validation_fraction=0).fit(SERIES[:2], [1.0, 2])
+        model.set_params(validation_fraction=0.5).fit(SERIES[:2], [1.0, 2])
+
+
+def pretrain(model: Any) -> Any:
+    return ea.estimators.pretrain(model, SERIES[:2])

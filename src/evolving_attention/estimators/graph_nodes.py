@@ -181,7 +181,8 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         classes = _classes(labels, used)
         if validation_mask is None and self.validation_fraction:
             known = np.searchsorted(classes, labels[training])
-            parts = targets.split(len(known), self.validation_fraction, seed, known)
+            share = self.validation_fraction
+            parts = targets.split(len(known), share, seed, known, targets.NODES, 3)
             training, validation = (training[part] for part in parts)
         numbers = np.zeros(count, np.int64)
         numbers[used] = np.searchsorted(classes, labels[used])

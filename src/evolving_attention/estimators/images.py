@@ -271,7 +271,7 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
             pixels = image_models.whole(self, sources, size)
             scale = scale_of(pixels)
             training, validation = targets.split(
-                len(pixels), self.validation_fraction, seed, numbers
+                len(pixels), self.validation_fraction, seed, numbers, PICTURES, 3
             )
             mean, deviation = image_models.scaling(pixels[training], self.normalize)
             plain_change = Normalize(mean, deviation)

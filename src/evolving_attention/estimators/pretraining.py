@@ -133,7 +133,7 @@ def learn(
     seed = seed_of(estimator)
     settings = fitting.FitSettings.of(estimator, seed)
     training, validation = targets.split(
-        len(series), estimator.validation_fraction, seed
+        len(series), estimator.validation_fraction, seed, stacklevel=4
     )
     scaler = SeriesScaler(estimator.scale, estimator.missing)
     rows = scaler.fit([series[i] for i in training]).transform(series)

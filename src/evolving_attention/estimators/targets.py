@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ class Kind(NamedTuple):
     one: str
     extra: str
     values: str  # advice for targets that are values
+    held: str = ""  # advice where no row is held out, beside validation_fraction
 
 
 SERIES = Kind(
@@ -30,7 +32,13 @@ SERIES = Kind(
 PICTURES = Kind(
     "pictures", "picture", "image", "values of a scale are not supported here"
 )
-NODES = Kind("nodes", "node", "graphs", "values of a scale are not supported here")
+NODES = Kind(
+    "nodes",
+    "node",
+    "graphs",
+    "values of a scale are not supported here",
+    ", or pass a validation_mask",
+)
 
 
 def missing(y: Array) -> Array:
@@ -223,7 +231,12 @@ def class_numbers(
 
 
 def split(
-    count: int, fraction: float, seed: int, numbers: Array | None = None
+    count: int,
+    fraction: float,
+    seed: int,
+    numbers: Array | None = None,
+    kind: Kind = SERIES,
+    stacklevel: int = 6,
 ) -> tuple[Array, Array]:
     """Returns the indices of a training and a validation part, each ascending.
 
@@ -232,9 +245,11 @@ def split(
         fraction: share of the validation part, in [0, 1).
         seed: seed of the split.
         numbers: class of each series, for a stratified split; None: not stratified.
+        kind: words for the rows, for messages.
+        stacklevel: of the warning; by default at the line that calls ``fit``.
 
     Every class keeps at least one series in the training part, so the validation part
-    of a tiny set may be empty.
+    of a set with tiny classes may be empty: a warning says so, unless fraction is 0.
     """
     generator = np.random.Generator(
         np.random.Philox(key=np.array([seed, _SPLIT], dtype=np.uint64))
@@ -249,4 +264,20 @@ def split(
         for group in groups
     ]
     validation = np.sort(np.concatenate(chosen))
+    if fraction and not len(validation):
+        warnings.warn(_no_validation(groups, fraction, kind), stacklevel=stacklevel)
     return np.setdiff1d(np.arange(count), validation), validation
+
+
+def _no_validation(groups: list[Array], fraction: float, kind: Kind) -> str:
+    """Returns the warning that no row of these groups is held out."""
+    count, largest = sum(map(len, groups)), max(map(len, groups))
+    share = f" of the largest class, {largest}," if len(groups) > 1 else ""
+    remedy = f"raise validation_fraction, such as to {1 / largest:.2g}"
+    if largest == 1:
+        remedy = f"add {kind.many}"
+    return (
+        f"validation_fraction={fraction} holds out none of {count} {kind.many}: the "
+        f"share{share} rounds to 0. The last epoch is kept, and patience has no "
+        f"effect; to choose the best epoch, {remedy}{kind.held}"
+    )
