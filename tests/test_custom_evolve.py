@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import pickle
 import sys
@@ -290,7 +291,8 @@ def test_a_pair_is_shown_and_carried():
     assert np.allclose(carried[0][begin : begin + 9], 3 * scores[1, 0, 0], atol=1e-6)
 
 
-def test_a_step_that_writes_into_maps_changes_no_output():
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_step_that_writes_into_maps_changes_no_output(frozen):
     def step(scores, previous, context):
         if previous is None:
             return scores
@@ -300,11 +302,38 @@ def test_a_step_that_writes_into_maps_changes_no_output():
     model = tiny("BertModel", kind_of(step), **NO_DROPOUT).eval()
     asked = {"output_attention_logits": True, "output_attention_scores": True}
     recorded = model(**BATCH.packed(), **asked)
-    with ea.no_grad():
+    for parameter in model.parameters():
+        parameter.requires_grad = not frozen
+    with contextlib.nullcontext() if frozen else ea.no_grad():
         found = model(**BATCH.packed(), **asked)
     for name in ("attention_logits", "attention_scores"):
         for one, other in zip(found[name], recorded[name], strict=True):
             assert np.allclose(one, other, atol=1e-6), name
+
+
+def test_a_scope_that_writes_into_logits_changes_no_output():
+    class Tripled(ea.attention.CustomScope):
+        grid = True
+
+        def dot(self, q, k, scale, context):
+            return F.attention_scores(q, k, context.packing, scale)
+
+        def normalise(self, logits, scale, context):
+            logits *= 3.0
+            return F.map_softmax(logits, context.packing, scale)
+
+        def mix(self, probabilities, v, context):
+            return F.attention_context(probabilities, v, context.packing)
+
+    spec = ea.attention.Spec(scope=Tripled(), evolve=ea.attention.Residual())
+    model = tiny("BertModel", spec, **NO_DROPOUT).eval()
+    recorded = model(**BATCH.packed(), output_attention_logits=True)
+    with ea.no_grad():
+        found = model(**BATCH.packed(), output_attention_logits=True)
+    for one, other in zip(
+        found.attention_logits, recorded.attention_logits, strict=True
+    ):
+        assert np.allclose(one, other, atol=1e-5)
 
 
 WRONG = {

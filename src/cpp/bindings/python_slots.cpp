@@ -1,5 +1,4 @@
 // Slots of the attention layer that are written in Python.
-#include "autograd/grad_mode.h"
 #include "bindings/attention.h"
 #include "bindings/numpy.h"
 #include "ops/shape_ops.h"
@@ -92,10 +91,11 @@ py::object maybe(const Var& x) {
   return x.defined() ? py::cast(x) : py::object(py::none());
 }
 
-// Returns what a step may overwrite. Where nothing is recorded, += writes into
-// the tensor, which may be in the model's output.
+// Returns what a slot may overwrite: += writes into a leaf without gradient,
+// which may be in the model's output or be read by the next layer.
 Var writable(const Var& x) {
-  return x.defined() && !grad_enabled() ? Var(clone(x.data())) : x;
+  const bool in_place = x.defined() && x.is_leaf() && !x.requires_grad();
+  return in_place ? Var(clone(x.data())) : x;
 }
 
 // Evolve slot: step(scores, previous, context) -> logits, or (logits, carry).
@@ -146,25 +146,30 @@ class PythonScope final : public PythonSlot<Scope> {
   Var dot(const Var& q, const Var& k, double scale,
           const AttentionContext& context) const override {
     const py::gil_scoped_acquire gil;
-    return flat(slot_.attr("dot")(q, k, scale, where(context)), "dot", 1,
-                context);
+    return flat(
+        slot_.attr("dot")(writable(q), writable(k), scale, where(context)),
+        "dot", 1, context);
   }
   Var pair_sum(const Var& u, const Var& v,
                const AttentionContext& context) const override {
     const py::gil_scoped_acquire gil;
-    return flat(slot_.attr("pair_sum")(u, v, where(context)), "pair_sum",
-                u.dim(1) / context.maps->heads(), context);
+    return flat(
+        slot_.attr("pair_sum")(writable(u), writable(v), where(context)),
+        "pair_sum", u.dim(1) / context.maps->heads(), context);
   }
   Var normalise(const Var& logits, double scale,
                 const AttentionContext& context) const override {
     const py::gil_scoped_acquire gil;
-    return same(slot_.attr("normalise")(logits, scale, where(context)),
-                "normalise", logits, "the logits'");
+    return same(
+        slot_.attr("normalise")(writable(logits), scale, where(context)),
+        "normalise", logits, "the logits'");
   }
   Var mix(const Var& probabilities, const Var& v,
           const AttentionContext& context) const override {
     const py::gil_scoped_acquire gil;
-    return tensor(slot_.attr("mix")(probabilities, v, where(context)), "mix");
+    return tensor(
+        slot_.attr("mix")(writable(probabilities), writable(v), where(context)),
+        "mix");
   }
 
  private:
@@ -216,8 +221,9 @@ class PythonScore final : public PythonSlot<Score> {
       Call& call;
       ~End() { call.scope = nullptr; }
     } end{*call};
-    const Var maps = tensor(
-        slot_.attr("scores")(q, k, dot, pair_sum, where(context)), "scores");
+    const Var maps = tensor(slot_.attr("scores")(writable(q), writable(k), dot,
+                                                 pair_sum, where(context)),
+                            "scores");
     EA_CHECK(maps.numel() == context.maps->map_elements(), "score",
              "{}.scores returned {} values, expected {}: one for each cell of "
              "the maps",
@@ -233,7 +239,8 @@ class PythonBias final : public PythonSlot<Bias> {
 
   Var map(const Var& q, const AttentionContext& context) const override {
     const py::gil_scoped_acquire gil;
-    const Var maps = tensor(slot_.attr("map")(q, where(context)), "map");
+    const Var maps =
+        tensor(slot_.attr("map")(writable(q), where(context)), "map");
     EA_CHECK(maps.numel() == context.maps->map_elements(), "bias",
              "{}.map returned {} values, expected {}: one for each cell of the "
              "maps",
