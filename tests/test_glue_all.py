@@ -80,6 +80,9 @@ def test_two_tasks_their_average_and_a_restart(
     assert len(runs) == 2
     code, _, told = command(*words, "--tasks", "cola", "--learning_rate", "1e-3")
     assert (code, "other options (--learning_rate)" in told) == (2, True)
+    shutil.copy(tmp_path / "GLUE/RTE/train.tsv", tmp_path / "GLUE/RTE/dev.tsv")
+    code, _, told = command(*words, "--tasks", "rte")
+    assert (code, "(content of --data_dir of rte)" in told) == (2, True), told
 
 
 def test_seeds_and_the_archive(words: list[Any], command: Any, tmp_path: Path) -> None:

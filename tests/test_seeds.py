@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -290,6 +291,9 @@ def test_another_content_of_the_model_is_refused(command: Any, tmp_path: Path) -
     durable.write_json(out / "settings.json", settings)
     code, _, told = command(*words)
     assert (code, "seed 1 (kept)" in told) == (0, True), told
+    file.write_text(file.read_text().replace("bad\ngood", "good\nbad"))
+    code, _, told = command(*words)  # from now on it is recorded
+    assert (code, expected in told) == (2, True), told
 
 
 def test_the_contents_of_folders(tmp_path: Path) -> None:
@@ -321,6 +325,8 @@ def test_the_contents_of_folders(tmp_path: Path) -> None:
     assert content_hashes(given)["data_dir"] != before["data_dir"]
     (text / "train.tsv").rename(text / "z.tsv")
     assert content_hashes(given)["train_file"] != before["train_file"]
+    (text / os.fsdecode(b"caf\xe9")).write_text("a name that is not UTF-8")
+    assert content_hashes(given)["train_file"]
 
 
 def test_another_pretraining_of_series_is_refused(command: Any, tmp_path: Path) -> None:

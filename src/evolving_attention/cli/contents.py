@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,8 @@ _MODEL_FILES = (  # those of a model's folder that decide a result
 def content_hashes(given: dict[str, Any]) -> dict[str, list[str]]:
     """Returns hashes of the data and the local models that are given, by option.
 
-    Files are hashed whole: their times change with every copy, and training reads the
-    same files, which takes longer. A data file or a folder of data has one hash, a
-    model one for each of its files.
+    Files are hashed whole, since their times change with every copy. A data file or a
+    folder of data has one hash, a model one for each of its files.
 
     Args:
         given: values of options by name; other options than paths are left out.
@@ -66,7 +66,8 @@ def _of_data(name: str, path: Path, given: dict[str, Any]) -> list[str]:
     files = _data_files(name, path, given) if path.is_dir() else []
     hasher = hashlib.blake2b(digest_size=32)
     for file in files:
-        hasher.update(f"{_digest(file)} {file.relative_to(path)}\n".encode())
+        hasher.update(f"{_digest(file)} ".encode())
+        hasher.update(os.fsencode(file.relative_to(path)) + b"\n")
     return [hasher.hexdigest()] if files else []
 
 
@@ -111,4 +112,7 @@ def _of_model(name: str) -> list[str]:
 
 
 def _digest(file: Path) -> str:
-    return digest(file.resolve())[1]
+    try:
+        return digest(file.resolve())[1]
+    except OSError:  # reported by the command, or a picture that it leaves out
+        return "unreadable"

@@ -109,7 +109,7 @@ def _results(given: dict[str, Any]) -> dict[str, Any] | None:
         )
     given = {"do_train": True, "do_eval": True, **given}
     root, fresh = Path(given["output_dir"]), bool(given.get("overwrite_output_dir"))
-    own_folder(root, settings_of(fields(), given), fresh, content_hashes(given))
+    own_folder(root, settings_of(fields(), given), fresh, _contents(tasks, given))
     _check_data(tasks, given)
     every = {task.name: _task(task, given, root / task.name, fresh) for task in tasks}
     if not distributed.is_first():
@@ -123,6 +123,15 @@ def _results(given: dict[str, Any]) -> dict[str, Any] | None:
 
 
 COMMAND = Command(_HELP, fields, _results)
+
+
+def _contents(tasks: Sequence[GlueTask], given: dict[str, Any]) -> dict[str, list[str]]:
+    """Returns hashes of the model, and of the data of these tasks."""
+    place, found = given.get("data_dir"), content_hashes({**given, "data_dir": None})
+    for task in tasks:
+        own = content_hashes({"data_dir": place, "task_name": task.name})
+        found |= {f"{name} of {task.name}": hashes for name, hashes in own.items()}
+    return found
 
 
 def _check_data(tasks: Sequence[GlueTask], given: dict[str, Any]) -> None:

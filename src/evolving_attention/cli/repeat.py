@@ -204,7 +204,9 @@ def own_folder(
             f"{file}: runs with other options ({', '.join(sorted(changed))}), expected "
             f"the same; choose another --output_dir{more}"
         )
-    if (before is None or changed) and distributed.is_first():
+    if not changed:
+        content = {**hashes, **content}
+    if (before is None or changed or content != hashes) and distributed.is_first():
         root.mkdir(parents=True, exist_ok=True)
         hashed = {_CONTENT: content} if content else {}
         durable.write_json(file, {**settings, **hashed})

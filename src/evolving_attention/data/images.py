@@ -178,10 +178,12 @@ def read_pictures(
         MissingExtraError: Pillow is not installed, but needed for files.
     """
     items, names, labels = _items(collection, name, classes)
-    done = False
-    if isinstance(collection, Pictures) and size is not None:
-        collection.check_size(size, centre)
-        done = collection.size is not None
+    done = isinstance(collection, Pictures) and collection.size is not None
+    if isinstance(collection, Pictures):
+        if size is not None:
+            collection.check_size(size, centre)
+        elif done:
+            size, centre = collection.size, collection.centred
     if not len(items):
         raise ShapeError(f"{name}: 0 pictures, expected at least one; check the path")
 
