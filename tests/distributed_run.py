@@ -141,6 +141,7 @@ def train(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
     slow = tuple(job.pop("slow", Own.slow))
     other, bad = job.pop("differs", None), job.pop("bad_row", -1)
     count, frozen = job.pop("rows", ROWS), job.pop("frozen", [])
+    unlabelled = job.pop("unlabelled", 0)  # number of rows, the first ones
     options = {
         "per_device_train_batch_size": 4,
         "per_device_eval_batch_size": 2,
@@ -159,6 +160,8 @@ def train(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
     if other == "arguments" and rank:
         options["learning_rate"] = 1.0
     rows = make_rows(count, 7 if other == "data" and rank else 0, labels)
+    for row in rows[:unlabelled]:
+        row["labels"] = -100
     model = tiny(seed=1 + rank, **model_options)  # rank 0's weights count
     for name, parameter in model.named_parameters():
         here = other != "frozen" or rank

@@ -247,6 +247,7 @@ def test_arguments_go_through_a_dict_and_a_copy() -> None:
     [
         ("loss eval_loss eval_logloss eval_runtime wer eval_cer eval_mape", False),
         ("word_error_rate bits_per_byte pseudo_perplexity eval_RMSE", False),
+        ("eval_nrmse smape msle eval_bpb eval_neg_error_rate", False),
         ("mean_squared_error max_error mean_absolute_percentage_error", False),
         ("neg_mean_squared_error eval_neg_root_mean_squared_error", True),
         ("neg_log_loss power glossier answer samples_per_second rmse_gain", True),

@@ -27,6 +27,10 @@ JOBS: dict[str, dict[str, Any]] = {
         "label_smoothing_factor": 0.1,
     },
     "a row whose loss is not finite": {"bad_row": 5, "on_nonfinite": "skip"},
+    "a step without targets, then a part of one": {
+        "unlabelled": 34,
+        "train_sampling_strategy": "sequential",
+    },
     "vanilla, random order, no clipping": {
         "train_sampling_strategy": "random",
         "max_grad_norm": 0.0,

@@ -116,7 +116,7 @@ def run(
     stacks = model.config.output_counts()
     wanted = [
         tuple(
-            wanted_indices(option, asked.get(option, False), count)
+            wanted_indices(option, option in asked and asked[option], count)
             for option, count in zip(_OUTPUTS, counts, strict=True)
         )
         for counts in stacks.values()

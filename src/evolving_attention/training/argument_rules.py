@@ -35,10 +35,11 @@ _AT_LEAST_ZERO = (
     "eval_delay",
     "dataloader_prefetch_factor",
 )
-ERRORS = (  # as the last words of a metric's name
-    *("perplexity", "error", "error_rate", "mse", "rmse", "mae", "mape", "wer", "cer"),
-    *("bits_per_byte", "invalid_outputs", "runtime"),
+_ERRORS = (  # ends of the names of metrics that are better small
+    *("loss", "perplexity", "error", "error_rate", "mse", "mae", "mape", "msle"),
+    *("_wer", "_cer", "_ae", "_bpb", "bits_per_byte", "invalid_outputs", "runtime"),
 )
+_NEGATED = tuple(f"_neg_{word}_" for word in ("mean", "median", "root", "max", "log"))
 DEVICES = re.compile(r"auto|cpu|cuda(:\d{1,4})?")
 
 
@@ -52,19 +53,17 @@ def refuse(field: str, value: Any, expected: str, fix: str) -> ConfigError:
 def is_greater_better(metric: str) -> bool:
     """Whether larger values of a metric are better: unless it is a loss or an error.
 
-    As in transformers, losses are names that end in "loss". Errors end in one of
-    ``ERRORS``, as whole words. With the word "neg", as in scikit-learn, the sign of
-    either is changed.
+    Their names end so: "loss", "error", "error_rate", "perplexity", "mse", "mae", and
+    the like. scikit-learn's scores, such as "neg_mean_squared_error", have their sign
+    changed.
 
     Example:
         >>> names = ("eval_accuracy", "eval_rmse", "neg_mean_squared_error")
         >>> [is_greater_better(name) for name in names]
         [True, False, True]
     """
-    name = f"_{metric.lower()}"
-    return "_neg_" in name or not name.endswith(
-        ("loss", *(f"_{error}" for error in ERRORS))
-    )
+    name = f"_{metric.lower().removeprefix('eval_')}"
+    return name.startswith(_NEGATED) or not name.endswith(_ERRORS)
 
 
 def checked_keywords(known: set[str], given: dict[str, Any]) -> dict[str, Any]:

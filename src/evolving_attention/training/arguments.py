@@ -210,8 +210,8 @@ class TrainingArguments:
     )
     greater_is_better: bool | None = _option(
         None,
-        "Whether larger is better; default: unless its name ends in loss, or in the "
-        f"word {', '.join(rules.ERRORS[:-1])} or {rules.ERRORS[-1]}; with neg_ it is.",
+        "Whether larger is better; default: unless its name is that of a loss or an "
+        "error (loss, perplexity, error, error_rate, mse, mae, mape, wer, cer, …).",
     )
     resume_from_checkpoint: bool | PathText | None = _option(
         None, "Checkpoint folder to resume from, or true: the newest."

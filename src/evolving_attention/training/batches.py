@@ -60,7 +60,7 @@ def target_count(batch: Batch) -> int:
     """
     if "masked" in batch:
         return int(np.count_nonzero(host_array(batch["masked"])))
-    if all(name in batch for name in SPAN):
+    if SPAN[0] in batch and SPAN[1] in batch:
         starts, ends = (_places_inside(batch, name) for name in SPAN)
         return starts + ends if starts and ends else 0
     labels = host_array(batch["labels"]) if "labels" in batch else None
@@ -73,12 +73,13 @@ def _places_inside(batch: Batch, name: str) -> int:
     """Number of positions [B], ``batch[name]``, at which their rows have tokens."""
     places = host_array(batch[name]).reshape(-1)
     if "sequence_offsets" in batch:
-        return int(np.count_nonzero(places < np.diff(batch["sequence_offsets"])))
+        longest = np.diff(batch["sequence_offsets"])
+        return int(np.count_nonzero((places >= 0) & (places < longest)))
     real = batch.get("attention_mask", batch.get("input_ids"))
     if real is None:
         return len(places)
     real = host_array(real) if "attention_mask" in batch else np.ones(np.shape(real))
-    rows = np.flatnonzero(places < real.shape[-1])
+    rows = np.flatnonzero((places >= 0) & (places < real.shape[-1]))
     return int(np.count_nonzero(real[rows, places[rows]]))
 
 

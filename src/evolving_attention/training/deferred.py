@@ -17,9 +17,9 @@ from evolving_attention.training.step import (
     StepRunner,
     StepSums,
     forget_gradients,
-    loss_or_zero,
     parts_of,
     present,
+    zero_of,
 )
 
 
@@ -104,8 +104,11 @@ class DeferredStepRunner(StepRunner):
         shares = self._shares(batches)
         for index in self.team.turns(shares, self._log):
             for part, share in parts_of(batches[index], splits, shares[index]):
-                loss, counts = loss_or_zero(self.loss_of(part), part)
-                sums.has_loss |= counts
+                loss = self.loss_of(part)
+                if b.target_count(part) or not math.isnan(float(loss.item())):
+                    sums.has_loss = True
+                else:
+                    loss = zero_of(loss)
                 self.team.record(self._log, loss, share)
                 self.team.backward(loss if share == 1.0 else loss * share)
             if index + self.team.size < len(batches):

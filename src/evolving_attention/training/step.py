@@ -213,11 +213,15 @@ class StepRunner:
         for part, share in parts:
             if sums.bad_batch is None:
                 sums.random_state = runtime.core_random_state()
-            loss, counts = loss_or_zero(self.loss_of(part), part)
-            sums.has_loss |= counts
+            loss = self.loss_of(part)
             value = float(loss.item())
+            finite = math.isfinite(value)
+            if finite or not math.isnan(value) or b.target_count(part):
+                sums.has_loss = True
+            else:
+                loss, value, finite = zero_of(loss), 0.0, True
             sums.losses.append((index, share * value))
-            if not math.isfinite(value) and sums.bad_batch is None:
+            if not finite and sums.bad_batch is None:
                 sums.bad_batch = index
                 if not anyway:
                     return
@@ -277,15 +281,13 @@ class StepRunner:
         return policy == "warn"
 
 
-def loss_or_zero(loss: Any, batch: b.Batch) -> tuple[Any, bool]:
-    """Returns the loss and True; for a mean of no targets, 0 and False.
+def zero_of(loss: Any) -> Any:
+    """Returns 0 in place of the NaN that is the mean of no targets.
 
-    0 is computed from the loss, with gradients of 0: in a team, every batch must draw
+    It is computed from the loss, with gradients of 0: in a team, every batch must draw
     the same numbers and send the same gradients.
     """
-    if b.target_count(batch) or not math.isnan(float(loss.item())):
-        return loss, True
-    return loss.masked_fill(loss.isnan(), 0.0), False
+    return loss.masked_fill(loss.isnan(), 0.0)
 
 
 def forget_gradients(optimizer: Any, parameters: list[Any]) -> None:
