@@ -168,6 +168,20 @@ def test_contract(spec):
         assert not np.array_equal(moved[3:5], np.asarray(out)[3:5])
 
 
+@pytest.mark.parametrize("farthest", [16, 1500])
+def test_relative_values_of_a_short_text_have_its_bits_in_any_batch(farthest):
+    relative = ea.attention.RelativePositions(farthest, values=True)
+    chain = Chain(ea.attention.Spec(bias=relative), "float32")
+    lengths = (33, 7, 600, 9, 1, 550, 2)
+    x = rows(lengths).astype("f4")
+    with ea.no_grad():
+        together = np.asarray(chain(ea.Tensor(x), lengths))
+        for begin, n in zip(offsets_of(lengths), lengths, strict=False):
+            part = slice(begin, begin + n)
+            alone = np.asarray(chain(ea.Tensor(x[part]), (n,)))
+            assert np.array_equal(alone, together[part]), n
+
+
 @specs_of(ALL[:: max(1, len(ALL) // 40)])
 def test_threads_and_element_types(spec):
     chain = Chain(spec, "float32")

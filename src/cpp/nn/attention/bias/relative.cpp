@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/grad_mode.h"
 #include "nn/attention/registry.h"
 #include "ops/arithmetic.h"
 #include "ops/gemm.h"
@@ -41,7 +42,9 @@ class RelativeBias final : public Bias {
   Var mix(const Var& mixed, const Var& probabilities,
           const AttentionContext& context) const override {
     if (!has_values()) return mixed;
-    const Var table = near(values_, *context.maps);
+    // Without gradients, products sum whole blocks of rows of the table, so
+    // that a sequence has the same bits next to longer ones.
+    const Var table = near(values_, *context.maps, grad_enabled() ? 1 : kBlock);
     const Var sums =
         relative_sums(probabilities, context.maps, table.dim(0) / 2);
     return add(mixed, reshape(matmul(sums, table), mixed.shape()));
@@ -54,16 +57,21 @@ class RelativeBias final : public Bias {
         Init::normal(1.0 / std::sqrt(static_cast<double>(width))));
   }
 
-  // Returns the rows of the distances that occur, the middle of the table.
-  Var near(const Var& table, const Packing& maps) const {
-    const std::int64_t farthest =
-        std::max<std::int64_t>(
-            1, std::max(maps.longest_query(), maps.longest_key())) -
-        1;
-    if (farthest >= max_distance_) return table;
-    return slice(table, 0, max_distance_ - farthest,
-                 max_distance_ + farthest + 1);
+  // Returns the rows of the distances that occur, the middle of the table,
+  // without a multiple of `block` rows at either end.
+  Var near(const Var& table, const Packing& maps,
+           std::int64_t block = 1) const {
+    const std::int64_t longest = std::max<std::int64_t>(
+        1, std::max(maps.longest_query(), maps.longest_key()));
+    const std::int64_t left_out =
+        std::max<std::int64_t>(0, max_distance_ - (longest - 1)) / block *
+        block;
+    if (left_out == 0) return table;
+    return slice(table, 0, left_out, table.dim(0) - left_out);
   }
+
+  // Terms that products sum in one go (kernels/cpu/gemm_rows.h), in pairs.
+  static constexpr std::int64_t kBlock = 1024;
 
   std::int64_t max_distance_, head_width_;
   Var table_, values_;
