@@ -188,14 +188,11 @@ def read_pictures(
         raise ShapeError(f"{name}: 0 pictures, expected at least one; check the path")
 
     def read(i: int) -> Array | InputError:
-        if done:
-            own: Array = items[i]
-            return own
         try:
             picture = _checked(_one(items[i], names[i]), names[i], least)
         except InputError as error:
             return error
-        if size is None:
+        if size is None or done:
             return picture
         return centred(picture, size) if centre else resized(picture, size)
 
