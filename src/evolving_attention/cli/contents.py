@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,14 @@ def content_hashes(given: dict[str, Any]) -> dict[str, list[str]]:
         if hashes and all(hashes):
             found[name] = [one for several in hashes for one in several]
     return found
+
+
+def other_contents(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Returns the options whose hashes differ from the saved ones.
+
+    Options without a saved hash are the same: earlier versions recorded fewer or none.
+    """
+    return [name for name in now if saved.get(name, now[name]) != now[name]]
 
 
 def _of_data(name: str, path: Path, given: dict[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from evolving_attention import distributed, durable
 from evolving_attention.cli.attention_arguments import refuse
 from evolving_attention.cli.common import set_up_logging
-from evolving_attention.cli.contents import content_hashes
+from evolving_attention.cli.contents import content_hashes, other_contents
 from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.repeat_results import (
@@ -174,7 +174,7 @@ def own_folder(
         settings: options that decide the results.
         fresh: whether to replace runs with other settings; None: the command has no
             such option.
-        content: hashes of files by option; earlier versions recorded fewer or none.
+        content: hashes of files by option.
 
     Raises:
         ConfigError: the folder has runs with other settings or other content of files,
@@ -191,8 +191,8 @@ def own_folder(
     changed = [k for k in {**theirs, **settings} if theirs.get(k) != settings.get(k)]
     changed += [
         f"content of {name}"
-        for name in content
-        if name not in changed and hashes.get(name, content[name]) != content[name]
+        for name in other_contents(hashes, content)
+        if name not in changed
     ]
     if before is None and not fresh and (root / ESTIMATOR).exists():
         raise ConfigError(

@@ -13,7 +13,7 @@ from evolving_attention.cli import timeseries_arguments as arguments
 from evolving_attention.cli.attention_arguments import refuse_input
 from evolving_attention.cli.commands import of_groups
 from evolving_attention.cli.common import fit, interrupted
-from evolving_attention.cli.contents import content_hashes
+from evolving_attention.cli.contents import content_hashes, other_contents
 from evolving_attention.cli.repeat_results import (
     RESULTS,
     RUN,
@@ -215,8 +215,7 @@ def _kept(
     Args:
         folder: the folder of one seed.
         options: the estimator's options.
-        content: hashes of the training part, and of the files of --pretrained; earlier
-            versions did not record them.
+        content: hashes of the training part, and of the files of --pretrained.
         training: options.
 
     Raises:
@@ -241,14 +240,15 @@ def _kept(
             f"{file}: a run with other options ({', '.join(changed)}), expected the "
             "same; choose another --output_dir or add --overwrite_output_dir"
         )
-    theirs = record.get("content", {})
-    other = f"with other content of --pretrained {training.pretrained}"
-    for name, what in (("train", "on other training data"), ("pretrained", other)):
-        if name in content and theirs.get(name, content[name]) != content[name]:
-            raise ConfigError(
-                f"{file}: a run {what}, expected the same; choose another "
-                "--output_dir or add --overwrite_output_dir"
-            )
+    what = {
+        "train": "on other training data",
+        "pretrained": f"with other content of --pretrained {training.pretrained}",
+    }
+    for name in other_contents(record.get("content", {}), content):
+        raise ConfigError(
+            f"{file}: a run {what[name]}, expected the same; choose another "
+            "--output_dir or add --overwrite_output_dir"
+        )
     return None if record.get("interrupted") else record
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from evolving_attention import durable
-from evolving_attention.cli.contents import content_hashes
+from evolving_attention.cli.contents import content_hashes, other_contents
 from evolving_attention.cli.repeat_results import read_record
 from evolving_attention.errors import ConfigError
 
@@ -93,14 +93,14 @@ class Output:
             )
         if before is None:
             return
-        hashes = before.pop(_CONTENT, {})  # earlier versions did not record them
+        hashes = before.pop(_CONTENT, {})
         names = sorted({*self._options, *before})
         changed = [n for n in names if before.get(n) != self._options.get(n)]
         told = [f"--{name} {before.get(name)}" for name in changed]
         told += [
             f"other content of --{name}"
-            for name, found in self._content.items()
-            if name not in changed and hashes.get(name, found) != found
+            for name in other_contents(hashes, self._content)
+            if name not in changed
         ]
         if told:
             raise ConfigError(
