@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 INK, GREY = "#1b1b1f", "#6b6b76"
 COLOURS = ("#2b5c8a", "#c8553d", "#3d8361", "#8a5a9e", "#b58a1b", "#4f4f57")
 """Line colours that stay apart in grey and for colour-blind readers."""
-_TONES = (0.0, 0.3, -0.45, 0.5)  # least distances in CIELAB: 26, 18, 15, 12
+_TONES = (0.0, 0.3, -0.45, 0.5)  # CIELAB distances: 25, 17, 15, 12 or more
 
 
 def colours(count: int) -> list[str]:
