@@ -132,6 +132,19 @@ def test_the_history_of_an_estimator_is_drawn_over_epochs(metrics):
     assert accuracy.lines[0].get_ydata().tolist() == [0.5, 0.8]
 
 
+def test_curves_leave_out_no_run_and_no_metric_that_was_asked_for():
+    with pytest.raises(errors.InputError, match=r"'net' counts epochs.*'bert' steps"):
+        plots.training_curves({"bert": LOG, "net": HISTORY})
+    with pytest.raises(errors.InputError, match="no record has a number 'eval_fi'"):
+        plots.training_curves(LOG, ["eval_fi"])
+    assert len(plots.training_curves(LOG, "eval_f1").axes) == 2
+    loss = plots.training_curves({"stopped": [], "net": HISTORY}).axes[0]
+    assert loss.get_xlabel() == "epoch"
+    assert loss.get_lines()
+    (line, *_) = plots.training_curves(HISTORY[:1]).axes[0].get_lines()
+    assert line.get_marker() == "o"
+
+
 @pytest.mark.parametrize(("rows", "columns"), [(4, 10), (17, 5), (5, 60), (40, 3)])
 def test_cross_attention_has_rows_of_its_own(rows, columns):
     random = np.random.default_rng(0)
@@ -438,6 +451,23 @@ def test_the_lines_of_a_node_are_as_wide_as_its_edges_weigh(head):
         plots.node_attention(edges, [first[:4]], 0)
     with pytest.raises(errors.InputError, match="head=2, expected 0 to 1"):
         plots.node_attention(edges, [first], 0, head=2)
+
+
+def test_pictures_of_floats_and_of_one_row_are_drawn_as_they_are():
+    maps = [np.full((1, 9, 9), 1 / 9)]
+
+    def drawn(picture):
+        figure = plots.picture_attention(picture, maps, grid=(1, 8))
+        return np.asarray(figure.axes[0].images[0].get_array())
+
+    pixels = np.random.default_rng(0).uniform(0, 255, (1, 8, 3))
+    np.testing.assert_allclose(drawn(pixels), pixels / 255)
+    np.testing.assert_allclose(drawn(pixels / 255), pixels / 255)
+    wide = drawn(pixels - 100)
+    assert (wide.min(), wide.max()) == (0.0, 1.0)
+    np.testing.assert_array_equal(drawn(pixels.astype(np.uint8)), pixels.astype("u1"))
+    np.testing.assert_array_equal(drawn(pixels[..., 0]), pixels[..., 0])
+    np.testing.assert_array_equal(drawn(pixels[..., :1]), pixels[..., 0])
 
 
 def test_a_panel_of_a_picture_shows_one_row_of_its_layer():

@@ -104,9 +104,23 @@ def _metrics(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
     return list(names)
 
 
-def _is_history(records: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether this is an estimator's ``history_``, with a record for each epoch."""
-    return bool(records) and all("epoch" in r and "step" not in r for r in records)
+def _are_histories(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> bool:
+    """Whether the runs are estimators' ``history_``, with a record for each epoch.
+
+    Raises:
+        InputError: some are, and others have steps.
+    """
+    kinds = {
+        all("epoch" in r and "step" not in r for r in records): name
+        for name, records in runs.items()
+        if records
+    }
+    if len(kinds) == 2:
+        raise InputError(
+            f"[training_curves] {kinds[True]!r} counts epochs (the history_ of an "
+            f"estimator) and {kinds[False]!r} steps; draw them in two figures"
+        )
+    return True in kinds
 
 
 def _by_epoch(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -158,9 +172,25 @@ def _panel(axes: Axes, title: str, unit: str) -> None:
     draw_frame(axes, "left", "bottom")
 
 
+def _runs_of(
+    logs: Log | Mapping[str, Log], over: str
+) -> tuple[dict[str, Sequence[Mapping[str, Any]]], str, str]:
+    """Returns the records of each run, the key of their x values, and its unit."""
+    named = logs if isinstance(logs, Mapping) else {"": logs}
+    runs: dict[str, Sequence[Mapping[str, Any]]] = {
+        name: read_log(log) if isinstance(log, (str, os.PathLike)) else log
+        for name, log in named.items()
+    }
+    if over == "seconds":
+        return {k: _with_seconds(k, log) for k, log in runs.items()}, over, over
+    if _are_histories(runs):
+        return {k: _by_epoch(log) for k, log in runs.items()}, "step", "epoch"
+    return runs, "step", "step"
+
+
 def training_curves(
     logs: Log | Mapping[str, Log],
-    metrics: Sequence[str] | None = None,
+    metrics: str | Sequence[str] | None = None,
     *,
     over: str = "steps",
 ) -> Figure:
@@ -182,8 +212,9 @@ def training_curves(
 
     Raises:
         ConfigError: ``over`` is unknown.
-        InputError: nothing to draw: no record has a step with a loss or metric; or
-            seconds of a log without times: only a run's log.jsonl has them.
+        InputError: nothing to draw: no record has a step with a loss or metric, or
+            none has one of ``metrics``; logs of steps beside a ``history_`` of epochs;
+            or seconds of a log without times: only a run's log.jsonl has them.
         DataError: a log is not JSON lines, or a .json file has no ``log_history``.
         MissingExtraError: matplotlib is not installed.
 
@@ -195,18 +226,9 @@ def training_curves(
         raise ConfigError(
             f"[training_curves] over={over!r}, expected 'steps' or 'seconds'; pick one"
         )
-    named = logs if isinstance(logs, Mapping) else {"": logs}
-    runs: dict[str, Sequence[Mapping[str, Any]]] = {
-        name: read_log(log) if isinstance(log, (str, os.PathLike)) else log
-        for name, log in named.items()
-    }
-    unit = x = "step"
-    if over == "seconds":
-        runs = {name: _with_seconds(name, log) for name, log in runs.items()}
-        unit = x = over
-    elif all(map(_is_history, runs.values())):
-        runs, unit = {name: _by_epoch(log) for name, log in runs.items()}, "epoch"
-    panels = list(_metrics(runs) if metrics is None else metrics)
+    runs, x, unit = _runs_of(logs, over)
+    given = [metrics] if isinstance(metrics, str) else metrics
+    panels = list(_metrics(runs) if given is None else given)
     if unit == "epoch":
         panels = [key.replace("validation_", "eval_") for key in panels]
     drawn = 0
@@ -231,6 +253,12 @@ def training_curves(
             "log.jsonl of a run that trained or evaluated at least once, or the "
             "history_ of a fitted estimator"
         )
+    for axes, key in zip(all_axes[1:], panels, strict=True):
+        if not axes.get_lines():
+            raise InputError(
+                f"[training_curves] metrics: no record has a number {key!r}, expected "
+                f"keys of the records, such as {', '.join(_metrics(runs)) or 'none'}"
+            )
     for axes in all_axes:
         _legend(axes)
     figure.tight_layout()
@@ -261,7 +289,7 @@ def _line(
     at, values = _series(records, keys[1], keys[0])
     if not at:
         return 0
-    if dots:
+    if dots or len(at) == 1:  # one point has no line to see
         axes.plot(at, values, "o-", color=colour, ms=4, lw=1.6, label=label)
     else:
         axes.plot(at, values, color=colour, lw=1.1, alpha=0.75, label=label)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from evolving_attention.errors import InputError, ShapeError
 from evolving_attention.plots.figures import GREY, INK, new_figure
@@ -36,7 +36,9 @@ def picture_attention(
 
     Args:
         picture: [height, width] or [height, width, channels], with one or three
-            channels.
+            channels. Colours are integers from 0 to 255 or floats from 0 to 1; other
+            floats are drawn on the scale of their least to their greatest value, or
+            of 0 to 255 if none is outside of that.
         maps: for each layer [heads, tokens, tokens], from one picture's
             ``output_attentions``.
         grid: the picture's patches: (rows, columns).
@@ -71,7 +73,7 @@ def picture_attention(
         axes.set_yticks([])
         told = "picture"
         if i == 0:
-            axes.imshow(shown.squeeze(), cmap="gray")
+            axes.imshow(_drawable(shown), cmap="gray")
         else:
             seen = panels[i - 1]
             most = float(seen.max())
@@ -82,6 +84,18 @@ def picture_attention(
     if title:
         figure.text(0.01, 0.99, title, ha="left", va="top", color=INK, fontsize=11)
     return figure
+
+
+def _drawable(picture: NDArray[Any]) -> NDArray[Any]:
+    """Returns grey pixels as [height, width], colours of floats on 0 to 1."""
+    if picture.ndim == 2 or picture.shape[2] == 1:
+        return picture.reshape(picture.shape[:2])
+    if picture.dtype.kind != "f" or not picture.size:
+        return picture
+    least, most = float(np.nanmin(picture)), float(np.nanmax(picture))
+    if least >= 0.0 and most <= 255.0:
+        return picture / 255.0 if most > 1.0 else picture
+    return (picture - least) / (most - least or 1.0)
 
 
 def _seen(
