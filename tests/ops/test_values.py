@@ -150,6 +150,40 @@ def test_slopes_of_extreme_values(op: str, implementation: str):
     np.testing.assert_allclose(slopes(implementation), slopes("ref"), 1e-5, 1.2e-38)
 
 
+@pytest.mark.parametrize("offset", [0.0, -1e5, 1e8, 3e38])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_cross_entropy_of_large_logits_equals_that_of_their_differences(
+    offset, smoothing
+):
+    row = (np.array([[0.0, 1.0, -1.0, 0.5]]) + offset).astype(np.float32)
+    logits = _core.Tensor(row, requires_grad=True)
+    loss = _core.ops.cross_entropy(logits, np.array([1]), smoothing)
+    loss.backward()
+    below = row.astype(np.float64) - float(row.max())
+    log = below - np.log(np.exp(below).sum())
+    aimed = np.full(4, smoothing / 4) + np.eye(4)[1] * (1 - smoothing)
+    np.testing.assert_allclose(loss.item(), -(aimed * log).sum(), rtol=1e-6)
+    np.testing.assert_allclose(
+        logits.grad.numpy()[0], np.exp(log)[0] - aimed, atol=1e-6
+    )
+
+
+def test_cross_entropy_keeps_the_small_loss_of_a_confident_row():
+    logits = _core.Tensor(np.array([[12.0, 0.0]], np.float32), requires_grad=True)
+    loss = _core.ops.cross_entropy(logits, np.array([0]))
+    loss.backward()
+    exact = np.log1p(np.exp(-12.0))
+    np.testing.assert_allclose(loss.item(), exact, atol=6e-8)  # of 1 + exp(-12)
+    np.testing.assert_allclose(logits.grad.numpy()[0], [-exact, exact], atol=6e-8)
+
+
+def test_cross_entropy_takes_classes_that_cannot_be():
+    loss = _core.ops.cross_entropy(
+        _core.Tensor(np.array([[0.0, 0.0, -np.inf]], np.float32)), np.array([0])
+    )
+    np.testing.assert_allclose(loss.item(), np.log(2), rtol=1e-6)
+
+
 def test_cross_entropy_of_ignored_rows_only_is_nan_without_gradient():
     x = _core.Tensor(np.ones((3, 4), np.float32), requires_grad=True)
     loss = _core.ops.cross_entropy(x, np.full(3, -100))

@@ -155,12 +155,12 @@ Var cross_entropy(const Var& logits, const Tensor& labels,
   const Tensor flat_labels = to_device(given, logits.device());
   const DType statistics = wide_type(logits.dtype());
   const Tensor x = contiguous(logits.data());
-  const Tensor lse = empty({x.dim(0)}, statistics, x.device());
+  const Tensor sums = empty({x.dim(0), 2}, statistics, x.device());
   const Tensor loss = empty({}, statistics, x.device());
   kernels::run<CrossEntropyForward>(
-      {x, flat_labels, lse, loss, label_smoothing, ignore_index});
+      {x, flat_labels, sums, loss, label_smoothing, ignore_index});
   return record(
-      "cross_entropy", loss, {logits}, {x, flat_labels, lse},
+      "cross_entropy", loss, {logits}, {x, flat_labels, sums},
       [label_smoothing, ignore_index](const Node& node, const Tensor& dy) {
         const Tensor& x = node.saved(0);
         const Tensor dx = empty_like(x);

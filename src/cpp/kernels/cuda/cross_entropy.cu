@@ -17,10 +17,11 @@ struct Labels {
   float smoothing;
 };
 
-// Computes lse[row] and the row's term of the loss (0 for ignored rows).
+// Computes m and l of the row (kernels/cross_entropy.h) and the row's term of
+// the loss (0 for ignored rows).
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    rows_kernel(const T* logits, Labels labels, float* lse, float* terms,
+    rows_kernel(const T* logits, Labels labels, float* sums, float* terms,
                 std::int64_t classes, bool aligned) {
   EA_SHARED(float, partial, kWarp);
   const std::int64_t row = blockIdx.x;
@@ -29,37 +30,41 @@ __global__ void __launch_bounds__(kThreads)
   const auto first = static_cast<std::int64_t>(threadIdx.x) * kPack<T>;
   float v[kPack<T>];
   float largest = -INFINITY;
-  float plain = 0.0f;
   for (std::int64_t i = first; i < classes; i += kStep) {
     load_pack(x + i, classes - i, aligned, v);
 #pragma unroll
     for (int k = 0; k < kPack<T>; ++k) {
       if (i + k < classes) largest = fmaxf(largest, v[k]);
-      plain += v[k];
     }
   }
   largest = block_max(largest, partial);
   float total = 0.0f;
+  float plain = 0.0f;
   for (std::int64_t i = first; i < classes; i += kStep) {
     load_pack(x + i, classes - i, aligned, v);
 #pragma unroll
     for (int k = 0; k < kPack<T>; ++k) {
-      if (i + k < classes) total += expf(v[k] - largest);
+      if (i + k >= classes) continue;
+      total += expf(v[k] - largest);
+      plain += v[k] - largest;
     }
   }
   total = block_sum(total, partial);
   plain = block_sum(plain, partial);
   if (threadIdx.x != 0) return;
-  const float l = largest + logf(total);
-  lse[row] = l;
+  const float l = logf(total);
+  sums[2 * row] = largest;
+  sums[2 * row + 1] = l;
   const std::int64_t label = labels.data[row];
   if (label == labels.ignore_index) {
     terms[row] = 0.0f;
     return;
   }
   const float mean = plain / static_cast<float>(classes);
-  terms[row] = (1.0f - labels.smoothing) * (l - static_cast<float>(x[label])) +
-               labels.smoothing * (l - mean);
+  const float below = static_cast<float>(x[label]) - largest;
+  const float smoothed =  // 0 times the mean may be 0 times inf
+      labels.smoothing == 0.0f ? 0.0f : labels.smoothing * (l - mean);
+  terms[row] = (1.0f - labels.smoothing) * (l - below) + smoothed;
 }
 
 // Returns, to all threads of one block, the number of rows that count.
@@ -93,10 +98,10 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) *scale = static_cast<float>(*dloss) / n;
 }
 
-// dx_c = scale (exp(x_c - lse) - target_c); one block per row.
+// dx_c = scale (exp(x_c - m - l) - target_c); one block per row.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    backward_kernel(const T* logits, Labels labels, const float* lse,
+    backward_kernel(const T* logits, Labels labels, const float* sums,
                     const float* scale, T* dlogits, std::int64_t classes,
                     bool aligned) {
   const std::int64_t row = blockIdx.x;
@@ -104,7 +109,8 @@ __global__ void __launch_bounds__(kThreads)
   T* dx = dlogits + row * classes;
   const std::int64_t label = labels.data[row];
   const bool ignored = label == labels.ignore_index;
-  const float l = lse[row];
+  const float largest = sums[2 * row];
+  const float l = sums[2 * row + 1];
   const float factor = *scale;
   const float rest = labels.smoothing / static_cast<float>(classes);
   for (std::int64_t i = static_cast<std::int64_t>(threadIdx.x) * kPack<T>;
@@ -115,7 +121,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int k = 0; k < kPack<T>; ++k) {
       const float target =
           (i + k == label ? 1.0f - labels.smoothing : 0.0f) + rest;
-      v[k] = ignored ? 0.0f : factor * (expf(v[k] - l) - target);
+      v[k] = ignored ? 0.0f : factor * (expf(v[k] - largest - l) - target);
     }
     store_pack(dx + i, classes - i, aligned, v);
   }
@@ -138,7 +144,7 @@ void run<CrossEntropyForward>(const CrossEntropyForward::Args& args) {
     using T = typename decltype(tag)::type;
     const T* x = args.logits.as<const T>();
     launch(current_stream(), blocks_for(rows, 1), kThreads, 0, rows_kernel<T>,
-           x, labels, args.lse.as<float>(), terms.data(), classes,
+           x, labels, args.sums.as<float>(), terms.data(), classes,
            packs_aligned(x, classes));
   });
   launch(current_stream(), 1, kThreads, 0, loss_kernel, labels, terms.data(),
@@ -161,7 +167,7 @@ void run<CrossEntropyBackward>(const CrossEntropyBackward::Args& args) {
     const T* x = args.logits.as<const T>();
     T* dx = args.dlogits.as<T>();
     launch(current_stream(), blocks_for(rows, 1), kThreads, 0,
-           backward_kernel<T>, x, labels, args.lse.as<const float>(),
+           backward_kernel<T>, x, labels, args.sums.as<const float>(),
            scale.data(), dx, classes,
            packs_aligned(x, classes) && packs_aligned(dx));
   });

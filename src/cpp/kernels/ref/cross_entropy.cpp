@@ -17,10 +17,9 @@ std::int64_t count_rows(const TensorView& labels, std::int64_t ignore_index) {
   return n;
 }
 
-// Returns log sum_c exp x[c]; subtracts the largest logit, so that nothing
-// overflows.
+// Computes m, the largest logit, and log sum_c exp(x[c] - m).
 template <typename T>
-Accumulator<T> log_sum_exp(const T* x, std::int64_t classes) {
+void sums_of(const T* x, std::int64_t classes, Accumulator<T>* sums) {
   using A = Accumulator<T>;
   A largest = -std::numeric_limits<A>::infinity();
   for (std::int64_t c = 0; c < classes; ++c) {
@@ -30,7 +29,8 @@ Accumulator<T> log_sum_exp(const T* x, std::int64_t classes) {
   for (std::int64_t c = 0; c < classes; ++c) {
     total += std::exp(A(x[c]) - largest);
   }
-  return largest + std::log(total);
+  sums[0] = largest;
+  sums[1] = std::log(total);
 }
 
 template <typename T>
@@ -43,21 +43,21 @@ void forward_of(const CrossEntropyForward::Args& args) {
   A total = 0;
   for (std::int64_t row = 0; row < rows; ++row) {
     const T* x = args.logits.as<T>() + row * classes;
-    const A lse = log_sum_exp(x, classes);
-    args.lse.as<A>()[row] = lse;
+    A* sums = args.sums.as<A>() + 2 * row;
+    sums_of(x, classes, sums);
     if (labels[row] == args.ignore_index) continue;
+    total += (1 - smoothing) * (sums[1] - (A(x[labels[row]]) - sums[0]));
+    if (smoothing == A(0)) continue;  // 0 times the mean may be 0 times inf
     A mean = 0;
-    for (std::int64_t c = 0; c < classes; ++c) mean += A(x[c]);
-    mean /= A(classes);
-    total +=
-        (1 - smoothing) * (lse - A(x[labels[row]])) + smoothing * (lse - mean);
+    for (std::int64_t c = 0; c < classes; ++c) mean += A(x[c]) - sums[0];
+    total += smoothing * (sums[1] - mean / A(classes));
   }
   const std::int64_t n = count_rows(args.labels, args.ignore_index);
   *args.loss.as<A>() = total / A(n);  // 0/0 = NaN if every row is ignored
 }
 
-// dlse/dx_c = exp(x_c - lse); the smoothed target subtracts (1 - e) [c = label]
-// and e / classes.
+// d(m + l)/dx_c = exp(x_c - m - l); the smoothed target subtracts (1 - e) [c =
+// label] and e / classes.
 template <typename T>
 void backward_of(const CrossEntropyBackward::Args& args) {
   using A = Accumulator<T>;
@@ -75,11 +75,11 @@ void backward_of(const CrossEntropyBackward::Args& args) {
     const T* x = args.logits.as<T>() + row * classes;
     T* dx = args.dlogits.as<T>() + row * classes;
     const bool ignored = labels[row] == args.ignore_index;
-    const A lse = args.lse.as<A>()[row];
+    const A* sums = args.sums.as<A>() + 2 * row;
     for (std::int64_t c = 0; c < classes; ++c) {
       const A target =
           (c == labels[row] ? 1 - smoothing : A(0)) + smoothing / A(classes);
-      const A probability = std::exp(A(x[c]) - lse);
+      const A probability = std::exp(A(x[c]) - sums[0] - sums[1]);
       dx[c] = ignored ? T(A(0)) : T(scale * (probability - target));
     }
   }

@@ -17,15 +17,19 @@ std::int64_t count_labels(const TensorView& labels, std::int64_t ignored) {
   return count;
 }
 
+// Writes m, the largest logit, and l = log sum_c exp(x[c] - m) to `sums`, and
+// returns l.
 template <typename T>
-float log_sum_exp(const T* x, std::int64_t n) {
+double sums_of(const T* x, std::int64_t n, float* sums) {
   const float top =
       max_over(n, [&](std::int64_t c, auto part) { return load(x + c, part); });
   const float total = sum_over(n, [&](std::int64_t c, auto part) {
     return exp(load(x + c, part) - set(top));
   });
-  return static_cast<float>(static_cast<double>(top) +
-                            std::log(static_cast<double>(total)));
+  const double log_total = std::log(static_cast<double>(total));
+  sums[0] = top;
+  sums[1] = static_cast<float>(log_total);
+  return log_total;
 }
 
 template <typename T>
@@ -33,7 +37,7 @@ void run_forward(const CrossEntropyForward::Args& args) {
   const std::int64_t rows = args.logits.shape[0];
   const std::int64_t classes = args.logits.shape[1];
   const std::int64_t* labels = args.labels.as<std::int64_t>();
-  float* lses = args.lse.as<float>();
+  float* sums = args.sums.as<float>();
   const double smoothing = args.label_smoothing;
   const Scratch scratch(rows * 8);
   double* losses = scratch.as<double>();
@@ -41,17 +45,18 @@ void run_forward(const CrossEntropyForward::Args& args) {
       rows, items_per_job(classes), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t r = begin; r < end; ++r) {
           const T* x = args.logits.as<T>() + r * classes;
-          const double lse =
-              static_cast<double>(lses[r] = log_sum_exp(x, classes));
+          const double log_total = sums_of(x, classes, sums + 2 * r);
           if (labels[r] == args.ignore_index) continue;
-          losses[r] = (1.0 - smoothing) *
-                      (lse - static_cast<double>(load_one(x + labels[r])));
+          const float top = sums[2 * r];
+          const auto below = static_cast<double>(load_one(x + labels[r]) - top);
+          losses[r] = (1.0 - smoothing) * (log_total - below);
           if (smoothing == 0.0) continue;
           const float sum = sum_over(classes, [&](std::int64_t c, auto part) {
-            return load(x + c, part);
+            return load(x + c, part) - set(top);
           });
-          losses[r] += smoothing * (lse - static_cast<double>(sum) /
-                                              static_cast<double>(classes));
+          losses[r] +=
+              smoothing * (log_total - static_cast<double>(sum) /
+                                           static_cast<double>(classes));
         }
       });
   double total = 0;
@@ -68,7 +73,7 @@ void run_backward(const CrossEntropyBackward::Args& args, float dloss) {
   const std::int64_t rows = args.logits.shape[0];
   const std::int64_t classes = args.logits.shape[1];
   const std::int64_t* labels = args.labels.as<std::int64_t>();
-  const float* lses = args.lse.as<float>();
+  const float* sums = args.sums.as<float>();
   const std::int64_t count = count_labels(args.labels, args.ignore_index);
   const float factor = dloss / static_cast<float>(count);
   const float hit = static_cast<float>(1.0 - args.label_smoothing);
@@ -84,11 +89,12 @@ void run_backward(const CrossEntropyBackward::Args& args, float dloss) {
                              static_cast<std::size_t>(classes) * sizeof(T));
             continue;
           }
+          const float top = sums[2 * r], log_total = sums[2 * r + 1];
           for_vectors(classes, [&](std::int64_t c, auto part) {
-            const Vf p = exp(load(x + c, part) - set(lses[r]));
+            const Vf p = exp(load(x + c, part) - set(top) - set(log_total));
             store(dx + c, set(factor) * (p - set(each)), part);
           });
-          const Vf p = exp(set(load_one(x + labels[r]) - lses[r]));
+          const Vf p = exp(set(load_one(x + labels[r]) - top - log_total));
           store_one(dx + labels[r], factor * (p[0] - each - hit));
         }
       });
