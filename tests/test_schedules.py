@@ -75,6 +75,19 @@ def test_warm_up_rises_to_the_base_rate_in_every_group() -> None:
     assert [pair[1] for pair in seen] == pytest.approx([0.1 * p[0] for p in seen])
 
 
+def test_a_schedule_refuses_groups_that_were_added_after_it() -> None:
+    optimizer = PlainOptimizer(0.5)
+    schedule = get_scheduler("linear", optimizer, 0, 8)
+    optimizer.param_groups.append({"lr": 0.1})
+    with pytest.raises(ConfigError, match=r"1 parameter groups.*2 now.*get_scheduler"):
+        schedule.step()
+    assert [group["lr"] for group in optimizer.param_groups] == [0.5, 0.1]
+    assert schedule.last_step == 0
+    again = get_scheduler("linear", optimizer, 0, 8)
+    again.step()
+    assert again.get_last_lr() == [0.5 * 7 / 8, 0.1 * 7 / 8]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_saved_and_restored_schedules_go_on_alike(name: str) -> None:
     whole = get_scheduler(name, PlainOptimizer(0.5), 3, 12)

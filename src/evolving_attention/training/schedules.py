@@ -285,7 +285,18 @@ class Schedule:
             group["schedule"] = base, group["lr"]
 
     def step(self) -> None:
-        """Advances by one optimizer step."""
+        """Advances by one optimizer step.
+
+        Raises:
+            ConfigError: the optimizer has got more groups, which have no schedule.
+        """
+        count = len(self.optimizer.param_groups)
+        if count != len(self.base_lrs):
+            raise ConfigError(
+                f"the schedule was made for {len(self.base_lrs)} parameter groups, and "
+                f"the optimizer has {count} now; make another schedule with "
+                "get_scheduler() after add_param_group()"
+            )
         self.last_step += 1
         self._apply()
 
