@@ -46,6 +46,20 @@ def test_a_warm_start_goes_on() -> None:
     assert cold.fit(X, y).fit(X, y).history_ == first
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_first_fit_has_nothing_to_go_on_from(seed) -> None:
+    """The untrained weights are no epoch, so they are never kept."""
+    X, y = waves()
+    options = {**QUICK, "n_epochs": 2, "random_state": seed, "learning_rate": 0.5}
+    plain, warm = (
+        ea.TimeSeriesClassifier(**options, warm_start=one).fit(X, y)
+        for one in (False, True)
+    )
+    np.testing.assert_array_equal(warm.predict_proba(X), plain.predict_proba(X))
+    assert warm.history_ == plain.history_
+    assert warm.best_epoch_ == plain.best_epoch_ >= 1
+
+
 def test_a_warm_start_never_gets_worse_on_the_validation_part() -> None:
     X, y = waves()
     model = ea.TimeSeriesClassifier(**{**TINY, "warm_start": True}).fit(X, y)

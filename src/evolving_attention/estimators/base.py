@@ -246,14 +246,14 @@ class SeriesEstimator(NamedOptions, SeriesViews):
 
     def _fit(self, X: list[Array], y: Array) -> Any:
         """Split, scale, build and train; restores the global random state."""
-        seed = seed_of(self)
+        seed, continues = seed_of(self), self._continues
         X = shortened(X, self._longest_taken(), self.longer, self.missing)
         X, y, weight = self._weighted(X, y)
         training, validation = targets.split(
             len(X), self.validation_fraction, seed, self._class_numbers(y)
         )
         earlier: list[dict[str, float]] = []
-        if self._continues:
+        if continues:
             earlier = self.history_
             self._refuse_longer(X)
             self.scaler_.missing = self.missing
@@ -267,7 +267,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
             return found if weight is None else WeightedRows(found, weight[indices])
 
         with fitting.kept_randomness():
-            if not self._continues:
+            if not continues:
                 self.model_ = self._make_model(rows, seed)
             self.result_ = fitting.train(
                 self.model_,
@@ -276,7 +276,7 @@ class SeriesEstimator(NamedOptions, SeriesViews):
                 fitting.FitSettings.of(
                     self, (seed + len(earlier)) % np.iinfo(np.int32).max
                 ),
-                continues=self._continues,
+                continues=continues,
             )
         self._take(self.result_, earlier)
         return self
