@@ -16,6 +16,7 @@ import evolving_attention as ea
 pytest.importorskip("aeon", reason="no aeon (extra timeseries)")
 
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 from evolving_attention import functional as F
 from evolving_attention.data.series_scaling import SeriesScaler
@@ -143,6 +144,28 @@ def test_ctrl_c_then_a_warm_start(send) -> None:
     send()
     model.fit(X, y)
     assert (len(model.history_), model.interrupted_) == (5, None)
+
+
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize("ends", ["Ctrl-C", "infinite"])
+def test_a_failed_first_fit_leaves_nothing_to_go_on_from(send, warm, ends) -> None:
+    X, y = waves()
+    model = ea.TimeSeriesClassifier(**QUICK, scale="none", warm_start=warm)
+    if ends == "Ctrl-C":
+        send(signal.SIGINT, epoch=1)
+        with pytest.raises(KeyboardInterrupt, match="the model is not fitted"):
+            model.fit(X, y)
+        send()
+    else:
+        with pytest.raises(ea.NonFiniteError):
+            model.fit([one * 1e36 for one in X], y)
+    assert not model.is_fitted
+    assert not hasattr(model, "model_")
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    found = model.set_params(warm_start=True).fit(X, y).predict_proba(X)
+    whole = ea.TimeSeriesClassifier(**QUICK, scale="none").fit(X, y)
+    np.testing.assert_array_equal(found, whole.predict_proba(X))
 
 
 # --- weights --------------------------------------------------------------------------

@@ -267,10 +267,9 @@ class SeriesEstimator(NamedOptions, SeriesViews):
             return found if weight is None else WeightedRows(found, weight[indices])
 
         with fitting.kept_randomness():
-            if not continues:
-                self.model_ = self._make_model(rows, seed)
-            self.result_ = fitting.train(
-                self.model_,
+            model = self.model_ if continues else self._make_model(rows, seed)
+            result = fitting.train(
+                model,
                 part(training),
                 part(validation) if len(validation) else None,
                 fitting.FitSettings.of(
@@ -278,7 +277,8 @@ class SeriesEstimator(NamedOptions, SeriesViews):
                 ),
                 continues=continues,
             )
-        self._take(self.result_, earlier)
+        self.model_, self.result_ = model, result  # a failed training sets neither
+        self._take(result, earlier)
         return self
 
     def _weighted(
