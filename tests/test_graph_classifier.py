@@ -76,6 +76,36 @@ def test_the_weights_of_the_best_epoch_are_kept(data, fitted):
     )
 
 
+def test_weights_of_a_score(data, fitted):
+    x, y, _ = data
+    weight = np.linspace(0, 1, NODES)
+    hits = fitted.predict(x) == y
+    assert 0 < hits.mean() < 1
+    expected = np.average(hits, weights=weight)
+    assert fitted.score(x, y, sample_weight=weight) == pytest.approx(expected)
+    assert fitted.score(x, y, sample_weight=np.ones(NODES)) == fitted.score(x, y)
+    weight[:40] = np.nan  # of nodes outside the mask
+    found = fitted.score(x, y, mask=np.arange(NODES)[:39:-1], sample_weight=weight)
+    assert found == pytest.approx(np.average(hits[40:], weights=weight[40:]))
+    masked = np.ma.masked_array(np.ones(NODES), np.arange(NODES) == 41)
+    fitted.score(x, y, mask=[40], sample_weight=masked)
+    for bad, says in (
+        (
+            np.where(np.arange(NODES) == 50, np.nan, 1),
+            r"sample_weight\[50\] = nan, exp",
+        ),
+        (
+            np.where(np.arange(NODES) == 50, -1, 1),
+            r"sample_weight\[50\] = -1.0, .*node",
+        ),
+        (np.zeros(NODES), "0 of 20 weights are non-zero, expected at least 1"),
+        (masked, "sample_weight has masked values"),
+        (np.ones(20), r"shape \(20,\) for 60 nodes, expected \[60\]"),
+    ):
+        with pytest.raises((ea.InputError, ea.ShapeError), match=says):
+            fitted.score(x, y, mask=np.arange(40, NODES), sample_weight=bad)
+
+
 def test_labels_outside_the_masks_are_not_read(data):
     x, y, graph = data
     hidden = y.copy()

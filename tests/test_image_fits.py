@@ -318,3 +318,33 @@ def test_pictures_that_another_classifier_read() -> None:
         for score in (model.score, model.evaluate):
             with pytest.raises(ea.InputError, match=told):
                 score(theirs, y)
+
+
+def test_weights_of_a_score() -> None:
+    given = np.stack([X, X], axis=3) / 255.0
+    model = ea.ImageClassifier(**ONCE, on_error="skip").fit(given, Y)
+    hits = model.predict(given) == Y
+    weight = np.where(hits, 3.0, 1.0) * np.linspace(0.1, 1, len(Y))
+    expected = np.average(hits, weights=weight)
+    assert model.score(given, Y, sample_weight=weight) == pytest.approx(expected)
+    for bad, says in (
+        (
+            np.where(weight == weight[4], np.nan, 1),
+            r"sample_weight\[4\] = nan, expected",
+        ),
+        (
+            np.where(weight == weight[4], -5, 1),
+            r"\[4\] = -5.0, expected .* a picture of",
+        ),
+        (np.zeros(len(Y)), "0 of 24 weights are non-zero, expected at least 1"),
+        ([1, 2], r"shape \(2,\) for 24 pictures, expected \[24\]"),
+        (["much"] * len(Y), "expected one number for each picture"),
+    ):
+        with pytest.raises((ea.InputError, ea.ShapeError), match=says):
+            model.score(given, Y, sample_weight=bad)
+    given[5, 2, 3, 1] = np.inf  # skipped, as its weight is
+    kept = np.arange(len(Y)) != 5
+    with pytest.warns(UserWarning, match="1 of 24 pictures cannot be used"):
+        found = model.score(given, Y, sample_weight=weight)
+    expected = np.average(hits[kept], weights=weight[kept])
+    assert found == pytest.approx(expected)

@@ -27,6 +27,7 @@ from evolving_attention.estimators import files, graph_fitting, rules, targets
 from evolving_attention.estimators.fitting import kept_randomness, tell
 from evolving_attention.estimators.named import NamedOptions
 from evolving_attention.estimators.randomness import seed_of
+from evolving_attention.estimators.weights import sample_weights
 from evolving_attention.metrics.probabilities import softmax
 from evolving_attention.training import runtime
 
@@ -301,17 +302,27 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         found: Array = self.classes_[odds.argmax(axis=1)]
         return found
 
-    def score(self, X: Any, y: Any, graph: Any = None, mask: Any = None) -> float:
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        graph: Any = None,
+        mask: Any = None,
+        sample_weight: Any = None,
+    ) -> float:
         """Returns the share of nodes whose label is right.
 
         Args:
             X, graph: as in ``predict_proba``.
             y: [nodes] labels.
             mask: [nodes] booleans, or numbers of nodes, each once, to score; None: all.
+            sample_weight: [nodes] weights >= 0; those of nodes outside the mask are not
+                read. None: equal weights.
 
         Raises:
             NotFittedError, InputError, ShapeError, DTypeError: as ``predict_proba``;
-                also for labels that training did not see, and for no node to score.
+                also for labels that training did not see, for no node to score, and
+                for weights that cannot be used.
         """
         odds = self.predict_proba(X, graph)
         labels, nodes = _labels(y, len(odds)), np.arange(len(odds))
@@ -322,7 +333,9 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         numbers = targets.class_numbers(
             labels[nodes], self.classes_, kind=targets.NODES, rows=nodes
         )
-        return float((odds[nodes].argmax(axis=1) == numbers).mean())
+        weight = sample_weights(sample_weight, len(odds), 1, targets.NODES, nodes)
+        hits = odds[nodes].argmax(axis=1) == numbers
+        return float(np.average(hits, weights=weight))
 
     def embed(self, X: Any, graph: Any = None) -> Array:
         """Returns the output layer's input of each node: float32 [nodes, hidden_size].

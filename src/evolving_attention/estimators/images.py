@@ -30,6 +30,7 @@ from evolving_attention.estimators.image_views import ImageViews
 from evolving_attention.estimators.named import NamedOptions
 from evolving_attention.estimators.randomness import seed_of
 from evolving_attention.estimators.targets import PICTURES
+from evolving_attention.estimators.weights import sample_weights
 from evolving_attention.metrics.images import confusion_matrix, top_k
 from evolving_attention.metrics.probabilities import softmax
 from evolving_attention.modeling.images import pair_of
@@ -411,21 +412,21 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
         return found
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Returns the accuracy on pictures; ``y`` as in :meth:`fit`.
+        """Returns the accuracy on pictures.
+
+        Args:
+            X, y: as in :meth:`fit`.
+            sample_weight: a weight >= 0 for each picture of X; None: equal weights.
 
         Raises:
             NotFittedError, DataError, InputError, ShapeError, DTypeError: as for
-                :meth:`predict`; also for labels that training did not see.
+                :meth:`predict`; also for labels that training did not see, and for
+                weights that cannot be used.
         """
-        _, numbers, probabilities = self._scored(X, y)
+        given, numbers, probabilities = self._scored(X, y)
+        weight = sample_weights(sample_weight, given.total, 1, PICTURES, given.numbers)
         hits = probabilities.argmax(axis=1) == numbers
-        try:
-            return float(np.average(hits, weights=sample_weight))
-        except (TypeError, ValueError, ZeroDivisionError) as error:
-            raise InputError(
-                f"sample_weight: {error}; expected a number for each of the "
-                f"{len(hits)} pictures, not all 0"
-            ) from None
+        return float(np.average(hits, weights=weight))
 
     def evaluate(self, X: Any, y: Any = None) -> dict[str, Any]:
         """Returns scores on pictures; ``y`` as in :meth:`fit`.

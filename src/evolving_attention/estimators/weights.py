@@ -1,4 +1,4 @@
-"""Weights of series: reads and checks them, adds them to batches and to the loss."""
+"""Weights of rows: reads and checks them, adds them to batches and to the loss."""
 
 from __future__ import annotations
 
@@ -12,49 +12,59 @@ from evolving_attention._core import Tensor
 from evolving_attention.data.packed import Batch
 from evolving_attention.data.series import SeriesRows
 from evolving_attention.errors import ConfigError, InputError, ShapeError
-from evolving_attention.estimators.targets import refuse_masked
+from evolving_attention.estimators.targets import SERIES, Kind, refuse_masked
 
 Array = np.ndarray[Any, Any]
 
 
-def sample_weights(given: Any, count: int, least: int = 2) -> Array | None:
-    """Returns ``sample_weight`` as float64 [count]; None if all weights are equal.
+def sample_weights(
+    given: Any,
+    count: int,
+    least: int = 2,
+    kind: Kind = SERIES,
+    rows: Any = None,
+) -> Array | None:
+    """Returns ``sample_weight`` as float64 [rows]; None if all weights are equal.
 
     Args:
-        given: the weights, in any form.
-        count: number of series.
-        least: number of series whose weight must be above 0.
+        given: the weights, one for each of the ``count`` rows, in any form.
+        count: number of rows.
+        least: number of rows whose weight must be above 0.
+        kind: words for the rows, for messages.
+        rows: numbers of the rows in use; weights of other rows are not read. None: all.
 
     Raises:
-        ShapeError, InputError: there is not one weight >= 0 per series, or there are
+        ShapeError, InputError: there is not one weight >= 0 per row, or there are
             fewer than ``least`` weights above 0.
     """
     if given is None:
         return None
-    refuse_masked(given, "sample_weight")
     if np.ndim(given) == 0:
         given = np.full(count, given)
     try:
-        weights = np.asarray(given, dtype=np.float64)
+        weights = np.asanyarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"sample_weight: {error}; expected one number for each series"
+            f"sample_weight: {error}; expected one number for each {kind.one}"
         ) from None
     if weights.shape != (count,):
         raise ShapeError(
-            f"sample_weight: shape {weights.shape} for {count} series, expected "
+            f"sample_weight: shape {weights.shape} for {count} {kind.many}, expected "
             f"[{count}], one weight for each; check the selection"
         )
+    rows = np.arange(count) if rows is None else np.asarray(rows)
+    refuse_masked(weights[rows], "sample_weight")
+    weights = np.asarray(weights[rows])
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
         row = int(np.argmax(bad))
         raise InputError(
-            f"sample_weight[{row}] = {weights[row]}, expected a finite number from 0; "
-            "a series of weight 0 is left out"
+            f"sample_weight[{rows[row]}] = {weights[row]}, expected a finite number "
+            f"from 0; a {kind.one} of weight 0 is left out"
         )
     if (weights > 0).sum() < least:
         raise InputError(
-            f"sample_weight: {int((weights > 0).sum())} of {count} weights are "
+            f"sample_weight: {int((weights > 0).sum())} of {len(rows)} weights are "
             f"non-zero, expected at least {least}; raise some"
         )
     return None if (weights == weights[0]).all() else weights
