@@ -15,10 +15,12 @@ import pytest
 from helpers_fake_model import FakeModel, accuracy, make_rows
 
 from evolving_attention import progress_bar
+from evolving_attention.cli.common import tell
 from evolving_attention.cli.fine_tuning import TrainedRun
+from evolving_attention.data.report import RowCollector
 from evolving_attention.training import Trainer, TrainingArguments, progress
 from evolving_attention.training.logging import JsonLinesCallback
-from evolving_attention.training.results import metrics_table
+from evolving_attention.training.results import metrics_table, print_metrics
 from evolving_attention.training.state import TrainerState
 
 
@@ -177,6 +179,44 @@ def test_a_notebook_gets_one_plain_html_page_updated_in_place(
     assert {"step", "loss", "eval_loss", "eval_accuracy", "train_loss"} <= set(header)
     assert [row[0] for row in rows] == ["4", "5", "8", "10"]
     assert 'value="10" max="10"' in pages[-1]
+
+
+def full() -> Any:
+    return open("/dev/full", "w")
+
+
+def closed() -> Any:
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+def without_reader() -> Any:
+    reader, writer = os.pipe()
+    os.close(reader)
+    return os.fdopen(writer, "w")
+
+
+@pytest.mark.parametrize("stream", [full, closed, without_reader, lambda: None])
+def test_a_stderr_that_cannot_be_written_costs_no_work(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    stream: Any,
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", stream())
+        trainer = run(tmp_path, disable_tqdm=True)
+        print_metrics("eval", {"loss": 1.0})
+        progress_bar._to_terminal("predict 1/2")
+        rows = RowCollector("rows.csv", "report")
+        for use in (rows.use, lambda: rows.reject(2, 1, "no label")):
+            rows.seen()
+            use()
+        assert rows.finish().used == 1
+        code = tell(RuntimeError("a bug"))
+    assert (trainer.state.global_step, code) == (10, 70)
+    assert capsys.readouterr().out == ""
 
 
 class Terminal(io.StringIO):

@@ -1,12 +1,25 @@
-"""Log lines that tell the user about a choice the package made."""
+"""Lines for the user on stderr; among them, choices that the package made."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import sys
 
 from evolving_attention.errors import ConfigError
 
 LOGGER = logging.getLogger("evolving_attention")
+
+
+def note(text: str, end: str = "\n") -> None:
+    """Write a line to stderr; work goes on where nobody can read it.
+
+    Nothing is written if the process has no stderr, or it is closed, its reader has
+    exited, or its disk is full.
+    """
+    if sys.stderr is not None:  # print() would write to stdout
+        with contextlib.suppress(OSError, ValueError):
+            print(text, end=end, file=sys.stderr, flush=True)
 
 
 def say(text: str, said: set[str] | None = None) -> None:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from evolving_attention.notices import note
+
 SHOWN_AFTER = 1.0  # seconds; shorter work shows no bar
 REFRESH_SECONDS = 0.5
 
@@ -88,8 +90,7 @@ def _display() -> Callable[..., None] | None:
 
 def _to_terminal(text: str, last: bool = False) -> None:
     """Replaces the line of the cursor."""
-    sys.stderr.write(f"\r\x1b[K{text}" + ("\n" if last else ""))
-    sys.stderr.flush()
+    note(f"\r\x1b[K{text}", end="\n" if last else "")
 
 
 class _Notebook:

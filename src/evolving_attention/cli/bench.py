@@ -27,8 +27,9 @@ from evolving_attention.cli.bench_steps import (
     torch_runs,
     turns,
 )
-from evolving_attention.cli.common import console, guarded, note, print_json
+from evolving_attention.cli.common import console, guarded, print_json
 from evolving_attention.errors import ConfigError
+from evolving_attention.notices import note
 
 ROUNDS = 5
 

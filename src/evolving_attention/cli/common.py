@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 from evolving_attention import errors
+from evolving_attention.notices import note
 
 HELP_OPTIONS = {"help_option_names": ["--help", "-h"]}  # for every command
 
@@ -105,9 +106,9 @@ def tell(error: BaseException) -> int:
     """Print an error's message, or a bug's traceback; return the exit code."""
     code = exit_code(error)
     if _is_bug(error):
-        traceback.print_exception(error, file=sys.stderr)
+        note("".join(traceback.format_exception(error)), end="")
     label = "" if isinstance(error, KeyboardInterrupt) else "error: "
-    print(f"{label}{message(error)}", file=sys.stderr)
+    note(f"{label}{message(error)}")
     if _json_wanted:
         kind = type(error).__name__
         told = {"error": kind, "message": message(error), "exit_code": code}
@@ -235,11 +236,6 @@ def console(stderr: bool = False) -> Any:
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False, soft_wrap=False)
-
-
-def note(text: str) -> None:
-    """Print one line on stderr."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def set_up_process() -> None:

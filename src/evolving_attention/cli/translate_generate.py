@@ -11,9 +11,9 @@ from typing import Any
 
 from evolving_attention.cli import translate_arguments as arguments
 from evolving_attention.cli.commands import of_groups
-from evolving_attention.cli.common import note
 from evolving_attention.cli.translate_output import Output
 from evolving_attention.errors import DataError, Interrupted
+from evolving_attention.notices import note
 
 CHUNK = 1000  # lines that are sorted by length and translated before they are written
 _SECONDS = 5.0  # between two lines of progress

@@ -7,12 +7,12 @@ Always ``rows_in == used + rejected``. A reader announces each row with
 
 from __future__ import annotations
 
-import sys
 import warnings
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
 from evolving_attention.errors import ConfigError, DataError, Error
+from evolving_attention.notices import note
 
 BAD_ROWS = ("raise", "skip", "report")
 SHOWN_ROWS = 20
@@ -143,7 +143,7 @@ class RowCollector:
                 first.column,
             )
         if report.rejected and self.policy == "report":
-            print(report, file=sys.stderr)
+            note(str(report))
         elif report.rejected:
             warnings.warn(
                 f"{report.file}: {len(report.rejected)} of {report.rows_in} rows were "

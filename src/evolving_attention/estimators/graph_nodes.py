@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +28,7 @@ from evolving_attention.estimators.named import NamedOptions
 from evolving_attention.estimators.randomness import seed_of
 from evolving_attention.estimators.weights import sample_weights
 from evolving_attention.metrics.probabilities import softmax
+from evolving_attention.notices import note
 from evolving_attention.training import runtime
 
 _base = require("sklearn.base", extra="graphs", why="for the estimators of graphs")
@@ -253,7 +253,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         def show(row: dict[str, float]) -> None:
             if every and row["epoch"] % every == 0:
                 shown = "  ".join(f"{name} {value:.4g}" for name, value in row.items())
-                print(shown, file=sys.stderr)
+                note(shown)
 
         return graph_fitting.GraphSettings(
             n_epochs=self.n_epochs,

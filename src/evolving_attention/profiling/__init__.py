@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from evolving_attention.notices import note
 from evolving_attention.profiling.flops import (
     encoder_decoder_flops,
     matrix_flops,
@@ -171,4 +172,4 @@ def _print_at_exit() -> None:
     seconds = time.perf_counter() - _at_exit_since
     kernels = [(str(n), int(c), float(s)) for n, c, s in core.profile()]
     if kernels:
-        print(report(Profile(seconds, kernels)), file=sys.stderr, flush=True)
+        note(report(Profile(seconds, kernels)))

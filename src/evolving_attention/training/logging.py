@@ -7,12 +7,12 @@ import json
 import logging
 import os
 import pathlib
-import sys
 import time
 import warnings
 from typing import Any, TextIO
 
 from evolving_attention.errors import CheckpointError, require
+from evolving_attention.notices import note
 from evolving_attention.training.callbacks import TrainerCallback
 from evolving_attention.training.state import plain
 
@@ -146,7 +146,7 @@ class ConsoleCallback(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Prints one line."""
         place = f"step {state.global_step}/{state.max_steps}" if state.max_steps else ""
-        print(place, one_line(kwargs["logs"]), file=sys.stderr, flush=True)
+        note(f"{place} {one_line(kwargs['logs'])}")
 
 
 class TensorBoardCallback(TrainerCallback):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import pathlib
-import sys
 from typing import Any
 
 from evolving_attention import durable
+from evolving_attention.notices import note
 from evolving_attention.progress_bar import duration
 from evolving_attention.training.state import plain
 
@@ -33,7 +33,7 @@ def metrics_table(split: str, metrics: dict[str, Any]) -> str:
 
 def print_metrics(split: str, metrics: dict[str, Any]) -> None:
     """Shows the table on stderr."""
-    print(metrics_table(split, metrics), file=sys.stderr, flush=True)
+    note(metrics_table(split, metrics))
 
 
 def save_metrics(
