@@ -88,6 +88,17 @@ class Early(Event):
         """It is done."""
 
 
+class Stops(TrainerCallback):
+    """Ends the run at the first event of some name, as decided by rank 0 alone."""
+
+    def __init__(self, event: str) -> None:
+        setattr(self, event, self._stop)
+
+    def _stop(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.is_world_process_zero:
+            control.should_training_stop = np.float32(1) > 0  # NumPy's, not bool
+
+
 class Waits(TrainerCallback):
     """How often the host has waited for a device when each step begins."""
 
@@ -138,6 +149,7 @@ def train(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
     model_options = job.pop("model", {})
     labels = "token" if "MaskedLM" in model_options.get("name", "") else "row"
     event, resume = job.pop("event", None), job.pop("resume", None)
+    stop = job.pop("stop", None)
     slow = tuple(job.pop("slow", Own.slow))
     other, bad = job.pop("differs", None), job.pop("bad_row", -1)
     count, frozen = job.pop("rows", ROWS), job.pop("frozen", [])
@@ -167,17 +179,18 @@ def train(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
         here = other != "frozen" or rank
         parameter.requires_grad = not (here and name.startswith(tuple(frozen)))
     waits = Waits()
+    callbacks: list[Any] = [waits, Stops(stop)] if stop else [waits]
     if event:
         what, *where = event
         kind = Early if what == "kill early" else Event
-        event = kind(what.removesuffix(" early"), *where)
+        callbacks.append(kind(what.removesuffix(" early"), *where))
     trainer = Own(
         model,
         ea.TrainingArguments(str(folder), **options),
         train_dataset=rows,
         eval_dataset=make_rows(EVAL_ROWS, 1, labels),
         compute_metrics=accuracy if labels == "row" else None,
-        callbacks=[waits, event] if event else [waits],
+        callbacks=callbacks,
     )
     trainer.bad_row, trainer.slow = bad, slow
     output = trainer.train(resume_from_checkpoint=resume)

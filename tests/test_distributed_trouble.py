@@ -79,6 +79,15 @@ def test_a_loss_that_is_not_finite(tmp_path: Path) -> None:
     assert len(report["row_ids"]) == 4
 
 
+@pytest.mark.parametrize(("event", "steps"), [("on_step_end", 1)])
+def test_decisions_of_the_callbacks_of_rank_0(
+    event: str, steps: int, tmp_path: Path
+) -> None:
+    ended = run(tmp_path, "ranks", 2, {**SHORT, "stop": event})
+    assert ended.codes == [0, 0], ended.text
+    assert [result["steps"] for result in ended.results()] == [steps, steps]
+
+
 @pytest.mark.parametrize(
     ("job", "words"),
     [

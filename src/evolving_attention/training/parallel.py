@@ -12,6 +12,7 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError, InputError, Interrupted, PeerLost
 from evolving_attention.training import runtime
 from evolving_attention.training.alone import Alone
+from evolving_attention.training.state import TrainerControl
 
 # Arguments that may differ between ranks: they do not change the result.
 _OWN_ARGUMENTS = ("num_threads", "log_level", "disable_tqdm", "logging_dir", "run_name")
@@ -162,7 +164,9 @@ class Team(Alone):
     def agree(self, control: Any, guard: Any) -> None:
         """Shares signals among all ranks, and adopts rank 0's decisions."""
         number = None if guard is None else guard.received
-        every = self.world.values([number, vars(control)])
+        # A comparison of NumPy's numbers is not a bool, which JSON needs.
+        mine = {f.name: bool(getattr(control, f.name)) for f in fields(TrainerControl)}
+        every = self.world.values([number, mine])
         for name, value in every[0][1].items():
             setattr(control, name, value)
         received = [theirs[0] for theirs in every if theirs[0] is not None]
