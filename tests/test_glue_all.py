@@ -104,6 +104,35 @@ def test_seeds_and_the_archive(words: list[Any], command: Any, tmp_path: Path) -
     assert "RTE" in found["missing"]
 
 
+@pytest.mark.parametrize("seeds", [[], ["--seeds", 1, 2]])
+def test_an_interrupted_overwrite_keeps_no_task_with_the_old_options(
+    words: list[Any],
+    command: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seeds: list[Any],
+) -> None:
+    words = [*words, "--tasks", "cola", "rte", "--save_steps", 1, *seeds]
+    new, run = ["--learning_rate", "1e-3"], glue._one_run
+    assert command(*words)[0] == 0
+
+    def interrupted(given: dict[str, Any], once: Any) -> Any:
+        if given["task_name"] == "rte":
+            raise KeyboardInterrupt
+        return run(given, once)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(glue, "_one_run", interrupted)
+        assert command(*words, *new, "--overwrite_output_dir")[0] == 130
+    code, _, told = command(*words, *new)
+    assert code == 0, told
+    found = [
+        json.loads(file.read_text())["learning_rate"]
+        for file in (tmp_path / "out").rglob("training_args.json")
+    ]
+    assert set(found) == {1e-3}
+
+
 def test_the_average_is_that_of_the_leaderboard() -> None:
     """The mean over eight tasks of each task's mean; WNLI is left out."""
     every = {}

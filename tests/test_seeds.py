@@ -207,6 +207,30 @@ def test_a_run_without_a_checkpoint_begins_again(
     assert weights(out / "seed-2") == before
 
 
+def test_an_interrupted_overwrite_keeps_no_run_with_the_old_options(
+    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [*glue_words(tmp_path), "--max_steps", 2, "--save_steps", 1, "--seeds"]
+    out, new = tmp_path / "out", ["--learning_rate", "1e-3"]
+    code, _, told = command(*words, 1, 2, 3, "--output_dir", out)
+    assert code == 0, told
+    with monkeypatch.context() as patch:
+        killed_in_second_run(patch, 1)
+        with pytest.raises(Killed):
+            command(
+                *(*words, 1, 2, "--output_dir", out, *new, "--overwrite_output_dir")
+            )
+    assert [file.parent.name for file in out.rglob("run.json")] == ["seed-1"]
+    assert not (out / "results.json").exists()
+    code, _, told = command(*words, 1, 2, 3, "--output_dir", out, *new)
+    assert code == 0, told
+    assert "seed 1 (kept)" in told
+    code, _, told = command(*words, 1, 2, 3, "--output_dir", tmp_path / "fresh", *new)
+    assert code == 0, told
+    for seed in ("seed-1", "seed-2", "seed-3"):
+        assert weights(out / seed) == weights(tmp_path / "fresh" / seed)
+
+
 def write_runs(folder: Path, **scores: list[float]) -> Path:
     """Writes a results folder of a command with --seeds; seeds count from 0."""
     columns = zip(*scores.values(), strict=True)

@@ -109,7 +109,8 @@ def _results(given: dict[str, Any]) -> dict[str, Any] | None:
         )
     given = {"do_train": True, "do_eval": True, **given}
     root, fresh = Path(given["output_dir"]), bool(given.get("overwrite_output_dir"))
-    own_folder(root, settings_of(fields(), given), fresh, _contents(tasks, given))
+    settings, content = settings_of(fields(), given), _contents(tasks, given)
+    own_folder(root, settings, fresh, content, _NINE)
     _check_data(tasks, given)
     every = {task.name: _task(task, given, root / task.name, fresh) for task in tasks}
     if not distributed.is_first():
@@ -178,7 +179,6 @@ def _task(
     if record is None:
         from evolving_attention.training.state import plain
 
-        (folder / RUN).unlink(missing_ok=True)
         record = plain(glue.results(resumable(fields(), own, folder)) or {})
         if distributed.is_first():
             durable.write_json(folder / RUN, record)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +27,7 @@ from evolving_attention.cli.repeat_results import (
     read_record,
     scores_of,
 )
+from evolving_attention.durable.files import reported, sync_folder
 from evolving_attention.errors import ConfigError
 
 _LOGGER = logging.getLogger("evolving_attention")
@@ -106,8 +108,6 @@ def repeated(
     own_folder(root, settings_of(options, given), fresh, content)
     records = {} if fresh else {s: read_record(root / f"seed-{s}" / RUN) for s in seeds}
     done = _agreed([seed for seed, record in records.items() if record is not None])
-    if fresh and distributed.is_first():
-        (root / RESULTS).unlink(missing_ok=True)
     for seed in seeds:
         if seed not in done:
             own = _of_seed(options, given, root / f"seed-{seed}", seed)
@@ -164,6 +164,7 @@ def own_folder(
     settings: dict[str, Any],
     fresh: bool | None = None,
     content: dict[str, list[str]] | None = None,
+    parts: Sequence[str] = (),
 ) -> None:
     """Create a folder for runs with these settings, or check that it belongs to them.
 
@@ -175,10 +176,12 @@ def own_folder(
         fresh: whether to replace runs with other settings; None: the command has no
             such option.
         content: hashes of files by option.
+        parts: names of its folders with settings or runs of their own.
 
     Raises:
         ConfigError: the folder has runs with other settings or other content of files,
-            or a fitted estimator whose settings are unknown.
+            or a fitted estimator whose settings are unknown; or it is to be replaced
+            while a run trains there.
         CheckpointError, OSError: it cannot be written.
     """
     from evolving_attention.estimators.files import FILE as ESTIMATOR
@@ -208,8 +211,45 @@ def own_folder(
         content = {**hashes, **content}
     if (before is None or changed or content != hashes) and distributed.is_first():
         root.mkdir(parents=True, exist_ok=True)
+        if fresh:
+            _clear(root, parts)
         hashed = {_CONTENT: content} if content else {}
         durable.write_json(file, {**settings, **hashed})
+
+
+def _clear(root: Path, parts: Sequence[str]) -> None:
+    """Remove what a command would keep or resume of the runs before it.
+
+    Call it before the settings are written: an interruption leaves no old run that
+    seems to have the new settings. Models stay until others replace them.
+
+    Raises:
+        CheckpointError: a file cannot be removed.
+        ConfigError: a run trains in one of the folders.
+    """
+    owners = [folder for part in parts if (folder := root / part).is_dir()]
+    found = [run for one in (root, *owners) for run in sorted(one.glob("seed-*"))]
+    runs = [run for run in found if run.is_dir()]
+    with reported(f"cannot clear {root}", "some of its runs may be removed"):
+        for run in (*runs, *owners):
+            with durable.locked(run, _in_use(run)) as is_locked:
+                durable.clean_stale(run, alone=is_locked)  # may restore a checkpoint
+                (run / RUN).unlink(missing_ok=True)
+                for checkpoint in durable.list_checkpoints(run):
+                    shutil.rmtree(checkpoint)
+            sync_folder(run)
+        for owner in owners:
+            (owner / SETTINGS).unlink(missing_ok=True)
+        for owner in (*owners, root):
+            (owner / RESULTS).unlink(missing_ok=True)
+            sync_folder(owner)
+
+
+def _in_use(folder: Path) -> ConfigError:
+    return ConfigError(
+        f"{folder}: another run trains into this folder now, expected none; wait for "
+        "its end, or choose another --output_dir"
+    )
 
 
 def _has_files(root: Path) -> bool:
@@ -230,13 +270,11 @@ def _one(run: _Run, own: dict[str, Any], once: Once) -> dict[str, Any]:
     """Run one seed in its folder, and write its record there."""
     from evolving_attention.training.state import plain
 
-    folder, first = Path(own["output_dir"]), distributed.is_first()
-    if first and own.get("overwrite_output_dir"):
-        (folder / RUN).unlink(missing_ok=True)
+    folder = Path(own["output_dir"])
     results = run(own, once) or {}
     record: dict[str, Any] = plain({k: v for k, v in results.items() if k != "table"})
     record["seed"] = own["seed"]
-    if first:
+    if distributed.is_first():
         folder.mkdir(parents=True, exist_ok=True)
         durable.write_json(folder / RUN, record)
     return record
@@ -248,6 +286,8 @@ def resumable(options: Fields, given: dict[str, Any], folder: Path) -> dict[str,
     A run that ended before its first save left files without a checkpoint; they are
     overwritten. Commands without checkpoints train again with the same options.
     """
+    if given.get("overwrite_output_dir"):
+        return given
     from evolving_attention.training.checkpoint import get_last_checkpoint, recover
 
     if "resume_from_checkpoint" not in options.options or not folder.is_dir():
