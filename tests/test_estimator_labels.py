@@ -124,6 +124,49 @@ def test_labels_of_nodes_outside_the_masks_may_be_missing() -> None:
     assert model.classes_.tolist() == ["a", "b"]
 
 
+HALF = [0, 1] * 5
+PARTLY = {
+    "floats": np.array([*HALF, NAN, NAN]),
+    "objects": np.array([*HALF, None, None], object),
+    "a list": [*HALF, None, None],
+    "objects of booleans": np.array([*map(bool, HALF), None, None], object),
+    "pandas' whole numbers": pd.array([*HALF, None, None], dtype="Int64"),
+    "pandas' booleans": pd.array([*map(bool, HALF), None, None], dtype="boolean"),
+    "a Series": pd.Series([*HALF, None, None], dtype="Int64"),
+    "masked": np.ma.masked_array([*HALF, 7, 7], np.arange(12) > 9),
+}
+
+
+@pytest.mark.parametrize("form", PARTLY)
+def test_missing_labels_outside_the_masks_are_not_read(form) -> None:
+    y, known = PARTLY[form], np.arange(10)
+    options: dict[str, Any] = {"hidden_size": 8, "num_heads": 2, "n_epochs": 1}
+    model, plain = (
+        ea.GraphNodeClassifier(**options, random_state=0).fit(
+            SERIES[:, 0], given, graph=EDGES, train_mask=known
+        )
+        for given in (y, [*HALF, 0, 0])
+    )
+    assert model.classes_.tolist() == [0, 1]
+    assert model.classes_.dtype.kind in "bif"
+    X = SERIES[:, 0]
+    np.testing.assert_array_equal(model.predict_proba(X), plain.predict_proba(X))
+    assert model.score(X, y, mask=known) == plain.score(X, [*HALF, 0, 0], mask=known)
+    says = "y has masked values" if form == "masked" else r"y\[10\] = "
+    for mask in (np.arange(11), None):
+        with pytest.raises(ea.InputError, match=says):
+            plain.fit(X, y, graph=EDGES, train_mask=mask)
+        with pytest.raises(ea.InputError, match=says):
+            model.score(X, y, mask=mask)
+
+
+@FITS
+def test_a_missing_label_of_pandas_is_named(fit) -> None:
+    labels = pd.array([*HALF, 1, None], dtype="Int64")
+    with pytest.raises(ea.InputError, match=r"y\[11\] = nan"):
+        fit(labels)
+
+
 @pytest.mark.parametrize(("level", "what"), [(0, "series"), (1, "time")])
 def test_a_table_with_a_missing_index_is_refused(level, what) -> None:
     """Grouping drops such rows: X would have a series, or a time step, less."""

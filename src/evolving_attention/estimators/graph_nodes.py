@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -175,18 +176,16 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         found = self._graph_of(X, graph)
         inputs = graph_fitting.inputs_of(X, found)
         count = found.num_nodes
-        labels = _labels(y, count)
         seed = seed_of(self)
         training, validation = self._parts(train_mask, validation_mask, count)
         used = np.concatenate([training, validation])
-        classes = _classes(labels, used)
+        numbers = np.zeros(count, np.int64)
+        classes, numbers[used] = _classes(_labels(y, count, used), used)
         if validation_mask is None and self.validation_fraction:
-            known = np.searchsorted(classes, labels[training])
+            known = numbers[training]
             share = self.validation_fraction
             parts = targets.split(len(known), share, seed, known, targets.NODES, 3)
             training, validation = (training[part] for part in parts)
-        numbers = np.zeros(count, np.int64)
-        numbers[used] = np.searchsorted(classes, labels[used])
         names = {i: str(label) for i, label in enumerate(classes.tolist())}
         config = ea.GATConfig(
             num_features=int(X.shape[1]) if hasattr(X, "shape") else len(X[0]),
@@ -325,13 +324,16 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
                 for weights that cannot be used.
         """
         odds = self.predict_proba(X, graph)
-        labels, nodes = _labels(y, len(odds)), np.arange(len(odds))
+        nodes = np.arange(len(odds))
         if mask is not None:
             nodes = node_numbers(mask, len(odds), "mask")
         if len(nodes) == 0:
             raise InputError("mask has no node; expected some to score; check the mask")
         numbers = targets.class_numbers(
-            labels[nodes], self.classes_, kind=targets.NODES, rows=nodes
+            _labels(y, len(odds), nodes),
+            self.classes_,
+            kind=targets.NODES,
+            rows=nodes,
         )
         weight = sample_weights(sample_weight, len(odds), 1, targets.NODES, nodes)
         hits = odds[nodes].argmax(axis=1) == numbers
@@ -466,26 +468,36 @@ def _rows_of(X: Any) -> int:
     return int(shape[0])
 
 
-def _labels(y: Any, count: int) -> Array:
-    """Returns one label per node: [count]."""
+def _labels(y: Any, count: int, used: Array) -> Array:
+    """Returns the labels of the nodes ``used``; y has one for each of ``count``."""
     if y is None:
         raise InputError(
             "requires y to be passed, but the target y is None: expected a label for "
             f"each of the {count} nodes"
         )
-    targets.refuse_masked(y, "y")
-    labels = np.asarray(targets.unmixed(y))
+    labels = np.asanyarray(targets.unmixed(y))  # keeps the mask of numpy.ma
     if labels.shape != (count,):
         raise ShapeError(
             f"y: shape {labels.shape} for {count} nodes, expected [{count}]: a label "
             "for each, also for those that no mask has"
         )
-    return labels
+    targets.refuse_masked(labels[used], "y")
+    return np.asarray(labels[used])
 
 
-def _classes(labels: Array, used: Array) -> Array:
-    """Returns the classes of the nodes ``used``, at least two."""
-    own = labels[used]
+def _classes(own: Array, used: Array) -> tuple[Array, Array]:
+    """Returns the classes, at least two, and the number of each label's class.
+
+    Objects that all are numbers or booleans, as beside a missing label, become an array
+    of their type.
+
+    Args:
+        own: labels of the nodes ``used``.
+        used: numbers of these nodes, for messages.
+    """
+    numeric = (Real, np.bool_)
+    if own.dtype.kind == "O" and all(isinstance(one, numeric) for one in own):
+        own = np.array(own.tolist())
     bad = targets.missing(own)
     if own.dtype.kind == "f":
         bad |= own != np.round(own)
@@ -497,7 +509,7 @@ def _classes(labels: Array, used: Array) -> Array:
         )
     try:
         _multiclass.check_classification_targets(own)  # refuses bytes
-        classes = np.unique(own)
+        classes, found = np.unique(own, return_inverse=True)
     except (TypeError, ValueError) as error:
         raise DTypeError(
             f"y: {error}; expected labels of one kind, all text or all whole numbers"
@@ -507,7 +519,7 @@ def _classes(labels: Array, used: Array) -> Array:
             f"y: the nodes of the masks have one class, {classes.tolist()}, expected "
             "at least 2 classes to tell apart; check the masks"
         )
-    return classes
+    return classes, found
 
 
 def _columns(X: Any) -> tuple[str, ...] | None:

@@ -72,7 +72,7 @@ def refuse_masked(given: Any, name: str) -> None:
     Raises:
         InputError: it has some.
     """
-    if np.ma.is_masked(given):
+    if isinstance(given, np.ma.MaskedArray) and np.ma.is_masked(given):
         raise InputError(
             f"{name} has masked values, expected a value for each row; leave those "
             "rows out"
