@@ -250,7 +250,7 @@ class Trainer(Surroundings):
         with InterruptGuard() as guard:
             self._guard = guard
             try:
-                self._event("on_train_begin")
+                self._decide("on_train_begin")
                 if choice is not None and self.state.global_step == 0:
                     self.log({f"precision_{n}": value for n, value in choice.items()})
                 self._run(runner, plan, rows)
@@ -284,7 +284,7 @@ class Trainer(Surroundings):
             if self.control.should_training_stop:
                 break
             self._run_epoch(runner, plan, rows)
-            self._event("on_epoch_end")
+            self._decide("on_epoch_end")
             state.epoch_ended = True
             self._leave_on_signal()
             self._log_evaluate_save()
@@ -298,7 +298,7 @@ class Trainer(Surroundings):
         loader = self._loaders.training(
             rows, self.data_collator, state.epoch_index, state.batches_done
         )
-        self._event("on_epoch_begin")
+        self._decide("on_epoch_begin")
         self.model.train()
         size = self.team.size * self.args.gradient_accumulation_steps
         with contextlib.closing(b.groups_of(loader, size)) as groups:
@@ -323,8 +323,7 @@ class Trainer(Surroundings):
         outcome = runner.run(group, self.state)
         self.lr_scheduler.step()
         self._reporter.count(self.state, len(group), outcome, float(rate), plan)
-        self._event("on_step_end")
-        self.team.agree(self.control, self._guard)
+        self._decide("on_step_end")
         if runner.is_full or self._needs_results():
             self._look(runner)
             self._leave_on_signal()
@@ -332,13 +331,9 @@ class Trainer(Surroundings):
 
     def _needs_results(self) -> bool:
         """Whether the run logs, evaluates, saves or leaves after this step."""
-        control = self.control
-        return (
-            control.should_log
-            or control.should_evaluate
-            or control.should_save
-            or (self._guard is not None and self._guard.received is not None)
-        )
+        control, guard = self.control, self._guard
+        wants = control.should_log or control.should_evaluate or control.should_save
+        return wants or (guard is not None and guard.received is not None)
 
     def _look(self, runner: StepRunner) -> None:
         """Counts the steps whose results were still on the device."""
@@ -357,6 +352,7 @@ class Trainer(Surroundings):
         if self.control.should_log:  # a callback may replace the control
             self.control.should_log = False
             self.log(self._reporter.step_logs(state))
+            self.team.agree(self.control, self._guard)
         if self.control.should_evaluate:
             try:
                 metrics = self.evaluate()
@@ -369,6 +365,7 @@ class Trainer(Surroundings):
                 self._saver.keep_unscored(state, self.control, error)
                 raise
             self.control.should_evaluate = False
+            self.team.agree(self.control, self._guard)
             if is_best and (
                 self.args.load_best_model_at_end or self.args.save_strategy == "best"
             ):
@@ -377,6 +374,7 @@ class Trainer(Surroundings):
             self.control.should_save = False
             if not self._saver.checkpoint(state, self.control):
                 state.best_metric, state.best_global_step = best
+            self.team.agree(self.control, self._guard)
         state.pending = {}
 
     def _leave_on_signal(self) -> None:
@@ -462,6 +460,11 @@ class Trainer(Surroundings):
     def _event(self, name: str, **kwargs: Any) -> None:
         handler = self.callback_handler
         self.control = handler.call(name, self.state, self.control, **kwargs)
+
+    def _decide(self, name: str) -> None:
+        """Calls the callbacks; all processes do what those of rank 0 decide."""
+        self._event(name)
+        self.team.agree(self.control, self._guard)
 
     # ------------------------------------------------- what subclasses may override
 
