@@ -88,6 +88,19 @@ class Early(Event):
         """It is done."""
 
 
+class Scoring(Event):
+    """The same in the evaluation before a step."""
+
+    def on_prediction_step(
+        self, args: Any, state: Any, control: Any, **kwargs: Any
+    ) -> None:
+        """After each batch."""
+        super().on_pre_optimizer_step(args, state, control)
+
+    def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
+        """It was done."""
+
+
 class Stops(TrainerCallback):
     """Ends the run at the first event of some name, as decided by rank 0 alone."""
 
@@ -182,8 +195,9 @@ def train(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
     callbacks: list[Any] = [waits, Stops(stop)] if stop else [waits]
     if event:
         what, *where = event
-        kind = Early if what == "kill early" else Event
-        callbacks.append(kind(what.removesuffix(" early"), *where))
+        what, _, when = what.partition(" ")
+        kind = {"": Event, "early": Early, "scoring": Scoring}[when]
+        callbacks.append(kind(what, *where))
     trainer = Own(
         model,
         ea.TrainingArguments(str(folder), **options),

@@ -55,6 +55,18 @@ def test_a_failing_rank_tells_the_others_why(failing: int, tmp_path: Path) -> No
             assert "there is no checkpoint in" in result["message"]
 
 
+def test_a_rank_that_fails_in_an_evaluation(tmp_path: Path) -> None:
+    """Rank 0 saves what was trained, and only then there is one way on."""
+    job = {**SHORT, "eval_strategy": "steps", "eval_steps": 2, "save_steps": 100}
+    ended = run(tmp_path, "ranks", 2, {**job, "event": ["fail scoring", 1, 3]})
+    assert ended.codes == [1, 1], ended.text
+    lost, failed = ended.results()
+    assert failed["message"] == "the disk of this rank is on fire"
+    assert "is on fire; the last checkpoint is" in lost["message"], lost
+    assert "there is no checkpoint" not in lost["message"]
+    assert lost["message"].count("start all ranks") == 1
+
+
 @pytest.mark.parametrize("how", WAYS)
 def test_a_signal_to_one_rank_stops_all(how: str, tmp_path: Path) -> None:
     ended = run(tmp_path, how, 2, {**SHORT, "event": ["signal", 1, 3]})

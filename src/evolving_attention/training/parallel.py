@@ -50,6 +50,8 @@ class Team(Alone):
         ConfigError: an argument has no meaning for several processes, or differs.
     """
 
+    _is_watching = False
+
     def __init__(self, world: Any, args: Any) -> None:
         self.world, self.rank, self.size = world, world.rank, world.size
         self.is_first, self.local_rank = self.rank == 0, world.local_rank
@@ -98,6 +100,7 @@ class Team(Alone):
     @contextlib.contextmanager
     def watching(self, output_dir: str) -> Iterator[None]:
         """Notifies the others if this rank fails, and the user if another did."""
+        is_outermost, self._is_watching = not self._is_watching, True
         try:
             yield
         except Interrupted:  # all ranks leave
@@ -110,7 +113,11 @@ class Team(Alone):
             self.world.alarm(lost or f"{type(error).__name__}: {error}")
             if not lost:
                 raise
-            raise PeerLost(f"{lost}; {_way_on(output_dir)}") from error
+            if is_outermost:  # a checkpoint may be saved until then
+                lost = f"{lost}; {_way_on(output_dir)}"
+            raise PeerLost(lost) from error
+        finally:
+            self._is_watching = not is_outermost
 
     def check_same(self, what: str, value: Any, remedy: str) -> None:
         """Compares with rank 0; a dict is compared by name.
