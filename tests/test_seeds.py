@@ -171,6 +171,46 @@ def test_every_seed_of_an_estimator_has_its_bits(
     assert "choose another --output_dir or add --overwrite_output_dir" in told
 
 
+@pytest.mark.parametrize("seeds", [[], ["--seeds", 3]])
+@pytest.mark.parametrize("name", [*ESTIMATORS, "glue"])
+def test_a_folder_that_a_run_trains_into_is_refused(
+    name: str,
+    seeds: list[Any],
+    command: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second run with other options does not claim the folder of the first."""
+    owner, method = {
+        "image": (ea.ImageClassifier, "fit"),
+        "graph": (ea.GraphNodeClassifier, "fit"),
+        "glue": (Trainer, "_train"),
+    }[name]
+    out, train, told = tmp_path / "out", getattr(owner, method), []
+    begun: list[Any] = []
+    words = [*{**LINES, **ESTIMATORS}[name](tmp_path), *seeds, "--output_dir", out]
+
+    def meanwhile(self: Any, *args: Any, **options: Any) -> Any:
+        if not begun:
+            begun.append(self)
+            for more in ([], ["--overwrite_output_dir"]):
+                told.append(command(*words, "--learning_rate", "1e-5", *more))
+        return train(self, *args, **options)
+
+    monkeypatch.setattr(owner, method, meanwhile)
+    code, _, shown = command(*words)
+    assert code == 0, shown
+    assert len(told) == 2
+    for code, _, text in told:
+        assert (code, "another run trains into" in text) == (2, True), text
+    if seeds or name in ESTIMATORS:
+        rate = read(out / "settings.json").get("learning_rate")
+        assert rate == {"glue": 5e-3}.get(name)
+    assert not list(out.rglob(".lock"))
+    code, _, shown = command(*words)  # with the same options
+    assert code == 0, shown
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_seed_that_was_interrupted_is_not_finished(
     name: str, command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

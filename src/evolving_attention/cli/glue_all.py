@@ -17,7 +17,7 @@ from evolving_attention.cli.commands import Command
 from evolving_attention.cli.common import set_up_logging
 from evolving_attention.cli.contents import content_hashes
 from evolving_attention.cli.options import Fields
-from evolving_attention.cli.repeat import own_folder, resumable, settings_of
+from evolving_attention.cli.repeat import held_folder, resumable, settings_of
 from evolving_attention.cli.repeat_results import RESULTS, RUN, read_record, scores_of
 from evolving_attention.cli.timeseries_results import align
 from evolving_attention.data.glue_tasks import TASKS, GlueTask, get_task
@@ -110,17 +110,19 @@ def _results(given: dict[str, Any]) -> dict[str, Any] | None:
     given = {"do_train": True, "do_eval": True, **given}
     root, fresh = Path(given["output_dir"]), bool(given.get("overwrite_output_dir"))
     settings, content = settings_of(fields(), given), _contents(tasks, given)
-    own_folder(root, settings, fresh, content, _NINE)
-    _check_data(tasks, given)
-    every = {task.name: _task(task, given, root / task.name, fresh) for task in tasks}
-    if not distributed.is_first():
-        return None
-    results = _collected(every)
-    durable.write_json(root / RESULTS, results)
-    if given.get("do_predict"):
-        results |= _archive(root, every)
+    with held_folder(root, settings, fresh, content, _NINE):
+        _check_data(tasks, given)
+        every = {
+            task.name: _task(task, given, root / task.name, fresh) for task in tasks
+        }
+        if not distributed.is_first():
+            return None
+        results = _collected(every)
         durable.write_json(root / RESULTS, results)
-    return results
+        if given.get("do_predict"):
+            results |= _archive(root, every)
+            durable.write_json(root / RESULTS, results)
+        return results
 
 
 COMMAND = Command(_HELP, fields, _results)

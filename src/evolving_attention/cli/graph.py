@@ -114,32 +114,32 @@ def _train(
         device=training.device,
         verbose=training.verbose,
     )
-    claim_folder(once, data, model, attention, training)
-    with _in_file(data):
-        fit(
-            classifier,
-            found.x,
-            y,
-            graph=found.graph,
-            train_mask=train_mask,
-            validation_mask=found.parts.get("validation"),
-        )
-    durable.write_json(folder / READING, _reading(data))
-    save_fitted(classifier, folder)
-    best = classifier.history_[classifier.best_epoch_ - 1]
-    results: dict[str, Any] = {
-        "model": str(folder),
-        "epochs": len(classifier.history_),
-        "best_epoch": classifier.best_epoch_,
-        "seconds": round(classifier.fit_seconds_, 3),
-        **{key: value for key, value in best.items() if key != "epoch"},
-    }
-    if "test" in found.parts:
-        results["test_accuracy"] = classifier.score(
-            found.x, y, found.graph, found.parts["test"]
-        )
-    durable.write_json(folder / RESULTS, results)
-    return _table(results)
+    with claim_folder(once, data, model, attention, training):
+        with _in_file(data):
+            fit(
+                classifier,
+                found.x,
+                y,
+                graph=found.graph,
+                train_mask=train_mask,
+                validation_mask=found.parts.get("validation"),
+            )
+        durable.write_json(folder / READING, _reading(data))
+        save_fitted(classifier, folder)
+        best = classifier.history_[classifier.best_epoch_ - 1]
+        results: dict[str, Any] = {
+            "model": str(folder),
+            "epochs": len(classifier.history_),
+            "best_epoch": classifier.best_epoch_,
+            "seconds": round(classifier.fit_seconds_, 3),
+            **{key: value for key, value in best.items() if key != "epoch"},
+        }
+        if "test" in found.parts:
+            results["test_accuracy"] = classifier.score(
+                found.x, y, found.graph, found.parts["test"]
+            )
+        durable.write_json(folder / RESULTS, results)
+        return _table(results)
 
 
 TRAIN = of_groups(

@@ -35,32 +35,32 @@ def _train(
     tested = None
     if data.test_dir and (given[1] is not None or given[0].labels is not None):
         tested = once("test", lambda: _test_pictures(data, *given))
-    claim_folder(once, data, model, attention, training)
-    fit(estimator, *given)
-    save_fitted(estimator, folder)
-    best = estimator.history_[estimator.best_epoch_ - 1]
-    results: dict[str, Any] = {
-        "model": str(folder),
-        "parameters": estimator.model_.num_parameters(),
-        "classes": estimator.classes_.tolist(),
-        "epochs": len(estimator.history_),
-        "best_epoch": estimator.best_epoch_,
-        "skipped": [list(one) for one in estimator.skipped_],
-        "validation": {
-            key.removeprefix("validation_"): value
-            for key, value in sorted(best.items())
-            if key.startswith("validation_")
-        },
-        "history": estimator.history_,
-    }
-    lines = [["saved in", str(folder)], ["best epoch", str(estimator.best_epoch_)]]
-    for key, value in results["validation"].items():
-        lines.append([f"validation {key}", f"{value:.4g}"])
-    if tested is not None:
-        results["test"], shown = _scores(estimator, *tested)
-        lines += shown
-    durable.write_json(folder / RESULTS, results)
-    return {**results, "table": align(lines)}
+    with claim_folder(once, data, model, attention, training):
+        fit(estimator, *given)
+        save_fitted(estimator, folder)
+        best = estimator.history_[estimator.best_epoch_ - 1]
+        results: dict[str, Any] = {
+            "model": str(folder),
+            "parameters": estimator.model_.num_parameters(),
+            "classes": estimator.classes_.tolist(),
+            "epochs": len(estimator.history_),
+            "best_epoch": estimator.best_epoch_,
+            "skipped": [list(one) for one in estimator.skipped_],
+            "validation": {
+                key.removeprefix("validation_"): value
+                for key, value in sorted(best.items())
+                if key.startswith("validation_")
+            },
+            "history": estimator.history_,
+        }
+        lines = [["saved in", str(folder)], ["best epoch", str(estimator.best_epoch_)]]
+        for key, value in results["validation"].items():
+            lines.append([f"validation {key}", f"{value:.4g}"])
+        if tested is not None:
+            results["test"], shown = _scores(estimator, *tested)
+            lines += shown
+        durable.write_json(folder / RESULTS, results)
+        return {**results, "table": align(lines)}
 
 
 TRAIN = of_groups(

@@ -9,7 +9,8 @@ from __future__ import annotations
 import gc
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -105,22 +106,24 @@ def repeated(
     root, fresh = Path(folder), bool(given.get("overwrite_output_dir"))
     once = Once()
     content = once(_CONTENT, lambda: content_hashes(given))
-    own_folder(root, settings_of(options, given), fresh, content)
-    records = {} if fresh else {s: read_record(root / f"seed-{s}" / RUN) for s in seeds}
-    done = _agreed([seed for seed, record in records.items() if record is not None])
-    for seed in seeds:
-        if seed not in done:
-            own = _of_seed(options, given, root / f"seed-{seed}", seed)
-            records[seed] = _one(run, own, once)
-            gc.collect()  # keep only one of two models in memory
-        shown = scores_of(records[seed] or {}).items()
-        text = ", ".join(f"{name} {value:.4f}" for name, value in shown)
-        _LOGGER.info("seed %d%s: %s", seed, " (kept)" * (seed in done), text)
-    if not distributed.is_first():
-        return None
-    results = collected([records[s] or {} for s in seeds], compare=repeat.compare)
-    durable.write_json(root / RESULTS, plain(results))
-    return results
+    with held_folder(root, settings_of(options, given), fresh, content):
+        records = (
+            {} if fresh else {s: read_record(root / f"seed-{s}" / RUN) for s in seeds}
+        )
+        done = _agreed([seed for seed, record in records.items() if record is not None])
+        for seed in seeds:
+            if seed not in done:
+                own = _of_seed(options, given, root / f"seed-{seed}", seed)
+                records[seed] = _one(run, own, once)
+                gc.collect()  # keep only one of two models in memory
+            shown = scores_of(records[seed] or {}).items()
+            text = ", ".join(f"{name} {value:.4f}" for name, value in shown)
+            _LOGGER.info("seed %d%s: %s", seed, " (kept)" * (seed in done), text)
+        if not distributed.is_first():
+            return None
+        results = collected([records[s] or {} for s in seeds], compare=repeat.compare)
+        durable.write_json(root / RESULTS, plain(results))
+        return results
 
 
 def _agreed(value: Any) -> Any:
@@ -143,10 +146,12 @@ def settings_of(options: Fields, given: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def claim_folder(once: Once, *groups: Any) -> None:
-    """Keep the model in ``output_dir`` that other options gave; see :func:`own_folder`.
+@contextmanager
+def claim_folder(once: Once, *groups: Any) -> Iterator[None]:
+    """Keep the model in ``output_dir`` that other options gave, and other runs out.
 
-    For a command without checkpoints: call it before a fit whose model will be saved.
+    For a command without checkpoints: fit, and save the model, in the block. See
+    :func:`held_folder`.
 
     Args:
         once: the values that the runs share; the data files are hashed once.
@@ -156,7 +161,27 @@ def claim_folder(once: Once, *groups: Any) -> None:
     given = {name: value for group in groups for name, value in vars(group).items()}
     root, fresh = Path(given["output_dir"]), given["overwrite_output_dir"]
     content = once(_CONTENT, lambda: content_hashes(given))
-    own_folder(root, settings_of(options, given), fresh, content)
+    with held_folder(root, settings_of(options, given), fresh, content):
+        yield
+
+
+@contextmanager
+def held_folder(
+    root: Path,
+    settings: dict[str, Any],
+    fresh: bool,
+    content: dict[str, list[str]],
+    parts: Sequence[str] = (),
+) -> Iterator[None]:
+    """Keep other runs out of a folder during the block; see :func:`own_folder`.
+
+    Raises:
+        ConfigError, CheckpointError, OSError: as there; or another run is in its block.
+    """
+    is_first = distributed.is_first()
+    with durable.locked(root, _in_use(root)) if is_first else nullcontext():
+        own_folder(root, settings, fresh, content, parts)
+        yield
 
 
 def own_folder(
@@ -253,8 +278,9 @@ def _in_use(folder: Path) -> ConfigError:
 
 
 def _has_files(root: Path) -> bool:
-    """Whether the folder has any file but settings."""
-    return any(one.is_file() and one.name != SETTINGS for one in root.rglob("*"))
+    """Whether the folder has any file but settings, locks and leftovers of saves."""
+    files = (one for one in root.rglob("*") if one.is_file())
+    return any(f.name != SETTINGS and not durable.is_leftover(f.name) for f in files)
 
 
 def _of_seed(
