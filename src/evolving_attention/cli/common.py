@@ -30,7 +30,11 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class ExitCode(enum.IntEnum):
-    """Exit codes of the process; interrupted runs return 128 + the signal's number."""
+    """Exit codes of the process; others are 128 + the number of a signal.
+
+    Interrupted runs return that of their signal. 141, of SIGPIPE: the reader of the
+    output exited before its end, as in ``git log | head -1``.
+    """
 
     OK = 0
     FAILED_CHECK = 1
@@ -64,6 +68,8 @@ def exit_code(error: BaseException) -> int:
         return 128 + error.signal_number
     if isinstance(error, KeyboardInterrupt):
         return 130
+    if isinstance(error, BrokenPipeError):
+        return 128 + signal.SIGPIPE
     for kind, code in _CODES:
         if isinstance(error, kind):
             return int(code)
@@ -103,16 +109,23 @@ def message(error: BaseException) -> str:
 
 
 def tell(error: BaseException) -> int:
-    """Print an error's message, or a bug's traceback; return the exit code."""
+    """Print an error's message, or a bug's traceback; return the exit code.
+
+    Nothing is printed if the reader of the output has exited.
+    """
     code = exit_code(error)
     if _is_bug(error):
         note("".join(traceback.format_exception(error)), end="")
     label = "" if isinstance(error, KeyboardInterrupt) else "error: "
-    note(f"{label}{message(error)}")
-    if _json_wanted:
-        kind = type(error).__name__
-        told = {"error": kind, "message": message(error), "exit_code": code}
-        print_json(told)
+    reader_left = isinstance(error, BrokenPipeError)
+    if not reader_left:
+        note(f"{label}{message(error)}")
+    with contextlib.suppress(OSError):  # stdout may be the cause of the error
+        if _json_wanted and not reader_left:
+            kind = type(error).__name__
+            told = {"error": kind, "message": message(error), "exit_code": code}
+            print_json(told)
+        _flush_stdout()
     return code
 
 
@@ -124,12 +137,11 @@ def guarded(function: _Function) -> _Function:
         import typer
 
         try:
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
+            _flush_stdout()
+            return result
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
-        except BrokenPipeError:  # the reader of the pipe has exited: nothing to report
-            _silence_stdout()
-            raise typer.Exit(int(ExitCode.OK)) from None
         except (Exception, KeyboardInterrupt) as error:
             raise typer.Exit(tell(error)) from None
 
@@ -198,10 +210,19 @@ def run_trainer(trainer: Any, checkpoint: bool | str | None) -> dict[str, Any]:
         raise errors.Interrupted(hint, error.signal_number) from error
 
 
-def _silence_stdout() -> None:
-    """Prevent Python from reporting the broken pipe again at exit."""
-    with contextlib.suppress(OSError, ValueError):
+def _flush_stdout() -> None:
+    """Write what stdout has buffered; what cannot be written is dropped.
+
+    Python would report it once more at exit, and return exit code 120.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 @contextlib.contextmanager
@@ -235,7 +256,12 @@ def console(stderr: bool = False) -> Any:
     """Returns a rich console; honours NO_COLOR, without colours outside terminals."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, soft_wrap=False)
+    def on_broken_pipe() -> None:  # rich would exit with code 1
+        raise BrokenPipeError
+
+    made = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    made.on_broken_pipe = on_broken_pipe
+    return made
 
 
 def set_up_process() -> None:
