@@ -283,6 +283,24 @@ def test_what_another_host_or_container_writes_is_kept(tmp_path: Path) -> None:
     assert names(tmp_path) == left
 
 
+def test_a_save_removes_files_that_killed_saves_left(tmp_path: Path) -> None:
+    """It spares folders, live processes, other hosts, and threads of this process."""
+    here, dead = files.place(), dead_pid()
+    kept = [
+        f".tmp-model.safetensors.{here}-{os.getpid()}",
+        f".tmp-model.safetensors.{here}-{os.getppid()}",
+        f".tmp-model.safetensors.00000000-{dead}",
+        f".old-model.safetensors.{here}-{dead}",
+        ".tmp-notes",
+    ]
+    for name in [*kept, f".tmp-model.safetensors.{here}-{dead}"]:
+        (tmp_path / name).write_bytes(b"1")
+    (tmp_path / f".tmp-checkpoint-1.{here}-{dead}").mkdir()
+    write_json(tmp_path / "estimator.json", {})
+    left = [*kept, f".tmp-checkpoint-1.{here}-{dead}", "estimator.json"]
+    assert names(tmp_path) == sorted(left)
+
+
 def test_a_checkpoint_set_aside_comes_back(tmp_path: Path) -> None:
     """The process died between the two renames that replace a checkpoint."""
     final = commit(tmp_path, 4)

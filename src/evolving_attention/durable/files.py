@@ -6,14 +6,17 @@ import errno
 import hashlib
 import json
 import os
+import re
 import stat
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from evolving_attention.errors import CheckpointError
 
+# Names that temporary_name gives: kind, final name, place and process.
+TEMPORARY = re.compile(r"\.(tmp|old|gone)-(.+)\.(?:([0-9a-f]{8})-)?(\d+)")
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1 << 20
 _MAX_WRITE = 1 << 30  # Linux writes at most 2 GiB at a time
@@ -57,6 +60,8 @@ def write_files(
     nothing. A crash between two renames leaves files of both kinds: let ``remove`` name
     the files without which a reader refuses the folder, and write those last.
 
+    Temporary files that killed processes left in the folder are removed first.
+
     Args:
         folder: existing folder.
         contents: names and data; read one by one.
@@ -70,6 +75,7 @@ def write_files(
             files are untouched.
     """
     root, waiting = Path(folder), dict[str, Path]()
+    _remove_stale(root)
     try:
         for name, data in contents:
             with reported(f"cannot write {root / name}", _UNTOUCHED):
@@ -130,6 +136,29 @@ def make_folder(path: str | Path) -> Path:
 def temporary_name(path: Path, kind: str = "tmp") -> Path:
     """Returns the name beside ``path`` that this process uses until it is complete."""
     return path.with_name(f".{kind}-{path.name}.{place()}-{os.getpid()}")
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process with this number runs here."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def _remove_stale(folder: Path) -> None:
+    """Removes the temporary files that dead processes of this place left, if it can."""
+    here = place()
+    with suppress(OSError):
+        for entry in list(os.scandir(folder)):
+            found = TEMPORARY.fullmatch(entry.name)
+            if found is None or (found[1], found[3]) != ("tmp", here):
+                continue
+            if entry.is_file(follow_symlinks=False) and not is_alive(int(found[4])):
+                os.unlink(entry.path)
 
 
 def place() -> str:

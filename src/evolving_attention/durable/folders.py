@@ -21,7 +21,9 @@ from typing import Any
 
 from evolving_attention.durable.files import (
     READ_FLAGS,
+    TEMPORARY,
     digest,
+    is_alive,
     opened,
     place,
     reported,
@@ -35,7 +37,6 @@ from evolving_attention.errors import CheckpointError
 MANIFEST = "manifest.json"
 FORMAT = 1
 _MAX_MANIFEST_BYTES = 1 << 20
-_TEMPORARY = re.compile(r"\.(tmp|old|gone)-(.+)\.(?:([0-9a-f]{8})-)?(\d+)")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _SPACE_FACTOR = 1.05
 
@@ -212,7 +213,7 @@ def rotate(
 
 def is_leftover(name: str) -> bool:
     """Whether an entry of this name is part of a save under way, or was left by it."""
-    return name == LOCK or _TEMPORARY.fullmatch(name) is not None
+    return name == LOCK or TEMPORARY.fullmatch(name) is not None
 
 
 def clean_stale(parent: str | Path, *, alone: bool = False) -> None:
@@ -231,7 +232,7 @@ def clean_stale(parent: str | Path, *, alone: bool = False) -> None:
         return
     here = place()
     for entry in entries:
-        match = _TEMPORARY.fullmatch(entry.name)
+        match = TEMPORARY.fullmatch(entry.name)
         if match is None:
             continue
         if match[3] != here:  # whether its process lives is not known
@@ -352,12 +353,4 @@ def _prefix(name: str) -> str:
 
 def _alive(pid: int) -> bool:
     """Whether another process with this number runs; our own leftovers are stale."""
-    if pid == os.getpid():
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
+    return pid != os.getpid() and is_alive(pid)
