@@ -112,6 +112,17 @@ class Stops(TrainerCallback):
             control.should_training_stop = np.float32(1) > 0  # NumPy's, not bool
 
 
+class Final(TrainerCallback):
+    """Evaluates when training has ended, also by an error."""
+
+    trainer: ea.Trainer
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        """All ranks share the batches."""
+        self.trainer.evaluate()
+        print("evaluated at the end", flush=True)
+
+
 class Waits(TrainerCallback):
     """How often the host has waited for a device when each step begins."""
 
@@ -162,7 +173,7 @@ def train(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
     model_options = job.pop("model", {})
     labels = "token" if "MaskedLM" in model_options.get("name", "") else "row"
     event, resume = job.pop("event", None), job.pop("resume", None)
-    stop = job.pop("stop", None)
+    stop, final = job.pop("stop", None), job.pop("final", False)
     slow = tuple(job.pop("slow", Own.slow))
     other, bad = job.pop("differs", None), job.pop("bad_row", -1)
     count, frozen = job.pop("rows", ROWS), job.pop("frozen", [])
@@ -207,6 +218,9 @@ def train(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
         callbacks=callbacks,
     )
     trainer.bad_row, trainer.slow = bad, slow
+    if final:
+        Final.trainer = trainer
+        trainer.add_callback(Final)
     output = trainer.train(resume_from_checkpoint=resume)
     found = trainer.predict(make_rows(3, 2, labels))  # two batches: none for rank 2
     trainer.save_state()

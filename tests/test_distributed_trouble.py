@@ -67,6 +67,33 @@ def test_a_rank_that_fails_in_an_evaluation(tmp_path: Path) -> None:
     assert lost["message"].count("start all ranks") == 1
 
 
+@pytest.mark.parametrize("failing", [0, 1])
+def test_an_evaluation_in_on_train_end_of_a_failed_run(
+    failing: int, tmp_path: Path
+) -> None:
+    """Its messages would meet those of the step that others are in."""
+    job = {**SHORT, "save_strategy": "no", "final": True}
+    ended = run(tmp_path, "ranks", 2, {**job, "event": ["fail", failing, 3]})
+    assert ended.codes == [1, 1], ended.text
+    found = ended.results()
+    own, other = found[failing], found[1 - failing]
+    assert own["error"] == "RuntimeError"
+    assert own["message"] == "the disk of this rank is on fire"
+    assert other["error"] == "PeerLost"
+    assert "gave up: RuntimeError: the disk of this rank" in other["message"]
+    assert "evaluated at the end" not in ended.text
+    assert not durable.list_checkpoints(tmp_path / "run")
+
+
+def test_an_evaluation_in_on_train_end_after_a_loss_that_is_not_finite(
+    tmp_path: Path,
+) -> None:
+    """All ranks have stopped at the same step, and can go on together."""
+    ended = run(tmp_path, "ranks", 2, {**SHORT, "bad_row": 5, "final": True})
+    assert {result["error"] for result in ended.results()} == {"NonFiniteError"}
+    assert ended.text.count("evaluated at the end") == 2
+
+
 @pytest.mark.parametrize("how", WAYS)
 def test_a_signal_to_one_rank_stops_all(how: str, tmp_path: Path) -> None:
     ended = run(tmp_path, how, 2, {**SHORT, "event": ["signal", 1, 3]})

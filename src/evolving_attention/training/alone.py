@@ -27,6 +27,10 @@ class Alone:
         """Context of every operation in which ranks wait for each other."""
         return contextlib.nullcontext()
 
+    def alarming(self) -> contextlib.AbstractContextManager[None]:
+        """Context of training, up to ``on_train_end``."""
+        return contextlib.nullcontext()
+
     def check_same(self, what: str, value: Any, remedy: str) -> None:
         """Raises if another rank's value differs from rank 0's."""
 

@@ -20,9 +20,16 @@ import numpy as np
 
 from evolving_attention import durable
 from evolving_attention.device_names import host_array
-from evolving_attention.errors import ConfigError, InputError, Interrupted, PeerLost
+from evolving_attention.errors import (
+    ConfigError,
+    InputError,
+    Interrupted,
+    NonFiniteError,
+    PeerLost,
+)
 from evolving_attention.training import runtime
 from evolving_attention.training.alone import Alone
+from evolving_attention.training.interrupts import SignalReceived
 from evolving_attention.training.state import TrainerControl
 
 # Arguments that may differ between ranks: they do not change the result.
@@ -51,6 +58,7 @@ class Team(Alone):
     """
 
     _is_watching = False
+    _failure: BaseException | None = None  # of the run that ends
 
     def __init__(self, world: Any, args: Any) -> None:
         self.world, self.rank, self.size = world, world.rank, world.size
@@ -100,17 +108,15 @@ class Team(Alone):
     @contextlib.contextmanager
     def watching(self, output_dir: str) -> Iterator[None]:
         """Notifies the others if this rank fails, and the user if another did."""
+        if self._failure is not None:
+            raise self._failure
         is_outermost, self._is_watching = not self._is_watching, True
         try:
             yield
         except Interrupted:  # all ranks leave
             raise
         except BaseException as error:
-            lost = str(error) if isinstance(error, PeerLost) else ""
-            if self._links is not None:
-                lost = lost or self._links.reason  # the cause
-                self._links.end()
-            self.world.alarm(lost or f"{type(error).__name__}: {error}")
+            lost = self._notify(error)
             if not lost:
                 raise
             if is_outermost:  # a checkpoint may be saved until then
@@ -118,6 +124,33 @@ class Team(Alone):
             raise PeerLost(lost) from error
         finally:
             self._is_watching = not is_outermost
+            if is_outermost:
+                self._failure = None
+
+    @contextlib.contextmanager
+    def alarming(self) -> Iterator[None]:
+        """Notifies the others before ``on_train_end`` if this rank fails in training.
+
+        Until ``train`` ends, evaluations raise the same error again: their messages
+        would meet those of the step that the others are in.
+        """
+        try:
+            yield
+        except (Interrupted, SignalReceived, NonFiniteError):  # all are at one point
+            raise
+        except BaseException as error:
+            self._failure = error
+            self._notify(error)
+            raise
+
+    def _notify(self, error: BaseException) -> str:
+        """Tells the others why this rank fails; returns the reason if one is lost."""
+        lost = str(error) if isinstance(error, PeerLost) else ""
+        if self._links is not None:
+            lost = lost or self._links.reason  # the cause
+            self._links.end()
+        self.world.alarm(lost or f"{type(error).__name__}: {error}")
+        return lost
 
     def check_same(self, what: str, value: Any, remedy: str) -> None:
         """Compares with rank 0; a dict is compared by name.

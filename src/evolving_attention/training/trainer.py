@@ -250,17 +250,19 @@ class Trainer(Surroundings):
         with InterruptGuard() as guard:
             self._guard = guard
             try:
-                self._decide("on_train_begin")
-                if choice is not None and self.state.global_step == 0:
-                    self.log({f"precision_{n}": value for n, value in choice.items()})
-                self._run(runner, plan, rows)
-                self.team.agree(self.control, guard)
-                self._leave_on_signal()
-                self._saver.load_best(self.model, self.state)
-                metrics = self._reporter.train_metrics(self.state, self.device)
-                self.log(metrics)
+                with self.team.alarming():
+                    self._decide("on_train_begin")
+                    if choice is not None and self.state.global_step == 0:
+                        self.log({f"precision_{n}": v for n, v in choice.items()})
+                    self._run(runner, plan, rows)
+                    self.team.agree(self.control, guard)
+                    self._leave_on_signal()
+                    self._saver.load_best(self.model, self.state)
+                    metrics = self._reporter.train_metrics(self.state, self.device)
+                    self.log(metrics)
             except SignalReceived:
-                self._saver.leave(self.state, self.control, guard)
+                with self.team.alarming():
+                    self._saver.leave(self.state, self.control, guard)
             finally:
                 self._guard = None
                 self.model.eval()
