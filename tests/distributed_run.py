@@ -56,6 +56,14 @@ def make_rows(count: int, seed: int, labels: str) -> list[dict[str, Any]]:
     return rows
 
 
+def tested_rows(labels: str, other: str | None, rank: int) -> list[dict[str, Any]]:
+    """Rows of two batches: none for rank 2."""
+    rows = make_rows(3, 2, labels)
+    if other == "test labels":
+        rows[0]["labels"] = rank
+    return rows[rank:] if other == "test data" else rows
+
+
 class Event(TrainerCallback):
     """Does something to one rank at one step."""
 
@@ -222,7 +230,9 @@ def train(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
         Final.trainer = trainer
         trainer.add_callback(Final)
     output = trainer.train(resume_from_checkpoint=resume)
-    found = trainer.predict(make_rows(3, 2, labels))  # two batches: none for rank 2
+    if other == "call" and not rank:
+        trainer.evaluate()
+    found = trainer.predict(tested_rows(labels, other, rank))
     trainer.save_state()
     return {
         "weights": digest(p for _, p in model.named_parameters()),

@@ -148,6 +148,15 @@ def test_decisions_of_the_callbacks_of_rank_0(
             {"differs": "frozen", "frozen": ["bert.encoder"]},
             "the frozen parameters bert.encoder.layer.0.",
         ),
+        (
+            {"differs": "test data", "max_steps": 1},
+            "this evaluation's number of rows is 2 on rank 1 and 3 on rank 0",
+        ),
+        ({"differs": "test labels", "max_steps": 1}, "this evaluation's row hash is"),
+        (
+            {"differs": "call", "max_steps": 1},
+            "metric_key_prefix is test on rank 1 and eval on rank 0",
+        ),
         ({"auto_find_batch_size": True}, "auto_find_batch_size=True with 2 processes"),
         ({"device": "cuda:1"}, "device='cuda:1' with 2 processes, expected 'cuda'"),
     ],

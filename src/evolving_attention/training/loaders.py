@@ -25,7 +25,9 @@ from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.modeling.predict import limit_of
 from evolving_attention.notices import say
 from evolving_attention.training import batches as b
+from evolving_attention.training.alone import Alone
 from evolving_attention.training.arguments import TrainingArguments
+from evolving_attention.training.fingerprint import data_fingerprint
 from evolving_attention.training.row_checks import PAIRS, checked, limits_of
 
 PREFETCH = 2  # batches prepared ahead: one ready, one in progress
@@ -202,7 +204,8 @@ class Loaders:
         self, args: TrainingArguments, share: tuple[int, int] = (0, 1)
     ) -> None:
         self.args, self.share = args, share
-        self._kept: list[tuple[Any, list[Any]]] = []  # (data set, its rows, if made)
+        # (data set, its rows and their hash, if made)
+        self._kept: list[tuple[Any, list[Any]]] = []
         self._said: set[str] = set()  # notices already printed
 
     @contextlib.contextmanager
@@ -322,6 +325,32 @@ class Loaders:
         size = self.args.per_device_eval_batch_size
         sorts = _is_plain(rows) and (collator is None or _reads_ids(collator))
         return self._loader(rows, collator, size, shuffle=False, longest_first=sorts)
+
+    def compare(self, team: Alone, rows: Any, prefix: str) -> None:
+        """Checks that all processes evaluate the same rows, whose batches they share.
+
+        Rows whose reading runs user code, which may draw numbers, are only counted.
+
+        Raises:
+            ConfigError: on all ranks, if one differs.
+        """
+        if team.size == 1:
+            return
+        made = next(
+            (kept for _, kept in self._kept if kept and kept[0] is rows), [rows]
+        )
+        if len(made) == 1:  # rows that are kept are hashed once
+            made.append(data_fingerprint(rows) if _is_plain(rows) else None)
+        team.check_same(
+            "this evaluation's",
+            {
+                "metric_key_prefix": prefix,
+                "number of rows": len(rows),
+                "row hash": made[1],
+            },
+            "call evaluate or predict on every rank, with the whole data set: the "
+            "ranks share its batches, and each gets all results",
+        )
 
     def _loader(
         self, rows: Any, collator: Collator | None, batch_size: int, **order: Any

@@ -49,6 +49,7 @@ class PretrainingTrainer(Trainer):
     def _counted(self, dataset: Any, prefix: str) -> dict[str, float]:
         """Returns losses and accuracies, counted batch by batch."""
         rows = self._rows(dataset, "eval_dataset")
+        self._loaders.compare(self.team, rows, prefix)
         loader = self._loaders.evaluation(rows, self.data_collator)
         began, total = time.monotonic(), len(loader)
         parts: list[list[float]] = []

@@ -583,6 +583,7 @@ class Trainer(Surroundings):
         """Predicts a data set in one pass, shared by all processes."""
         with self.team.watching(self.args.output_dir):
             rows = self._rows(dataset, role)
+            self._loaders.compare(self.team, rows, prefix)
             return self._evaluator.predict(
                 self.model,
                 self._loaders.evaluation(rows, self.data_collator),
