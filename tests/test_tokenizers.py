@@ -297,6 +297,37 @@ def test_accents(tiny):
     assert kept.tokenize("tïme") == ["[UNK]"]
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"token": "hf_SECRET"}, "token is not supported, .*; set the .* HF_TOKEN"),
+        ({"revision": "v2"}, "revision is not .*; download that revision and give"),
+        ({"subfolder": "a"}, "subfolder is not .*; give the path of that folder"),
+        ({"cache_dir": Path("a")}, "cache_dir is not .*; set the .* HF_HUB_CACHE"),
+        (
+            {"trunaction_side": "left"},
+            "unknown option 'trunaction_side', expected one ",
+        ),
+        ({"trunaction_side": "left"}, "did you mean 'truncation_side'"),
+        ({"quux": 1}, "unknown option 'quux', .*; leave it out"),
+    ],
+)
+def test_options_that_cannot_be_given_while_loading(tiny, options, text):
+    with pytest.raises(ConfigError, match=text) as caught:
+        AutoTokenizer.from_pretrained(tiny, **options)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_options_of_loading_are_not_saved(tiny, tmp_path):
+    (tiny / "tokenizer_config.json").write_text('{"token": "hf_SECRET", "mine": 1}')
+    harmless = {"revision": "main", "token": None, "trust_remote_code": False}
+    tok = AutoTokenizer.from_pretrained(tiny, mine=2, **harmless)
+    tok.save_pretrained(tmp_path)
+    saved = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert saved["mine"] == 2
+    assert not {*harmless, "token"} & saved.keys()
+
+
 def test_windows_vocabulary(tiny):
     text = "\r\n".join(WORDS) + "\r\n"
     (tiny / "vocab.txt").write_bytes(text.encode())

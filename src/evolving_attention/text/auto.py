@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evolving_attention.errors import CheckpointError, ConfigError
+from evolving_attention.errors import CheckpointError, ConfigError, suggestion
 from evolving_attention.interop.evolving_mark import base_type
 from evolving_attention.interop.paths import present
+from evolving_attention.interop.resolve import LOADING_OPTIONS, resolve
 from evolving_attention.text import build
 from evolving_attention.text.spiece import from_spiece
 from evolving_attention.text.tokenizer import SPECIAL_NAMES, Tokenizer
@@ -17,7 +18,25 @@ from evolving_attention.text.validate import check_backend
 _ROBERTA_TOKENS = {**build.ROBERTA_TOKENS, "bos": "<s>", "eos": "</s>"}
 _T5_TOKENS = {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"}
 _UNKNOWN_LENGTH = 10**9  # a larger value in a file means "not known"
+_MAIN = ("revision", "main")  # the revision that resolve() finds
 _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")  # no model's classes
+_KNOWN = (  # settings that from_pretrained takes whether the folder has them or not
+    *(f"{name}_token" for name in SPECIAL_NAMES),
+    "add_prefix_space",
+    "additional_special_tokens",
+    "clean_up_tokenization_spaces",
+    "do_lower_case",
+    "extra_ids",
+    "extra_special_tokens",
+    "legacy",
+    "model_input_names",
+    "model_max_length",
+    "padding_side",
+    "strip_accents",
+    "tokenize_chinese_chars",
+    "tokenizer_class",
+    "truncation_side",
+)
 _NO_TYPE_IDS = ("roberta", "gpt2", "t5", "distilbert", "bart")
 
 
@@ -51,8 +70,10 @@ class AutoTokenizer:
 
         Raises:
             CheckpointError: the files are missing, damaged or unsafe.
+            ConfigError: an override is not known.
         """
-        folder = _folder(name_or_path, local_files_only)
+        overrides = _without_loading(overrides)
+        folder = resolve(name_or_path, local_files_only=local_files_only)
         settings = _settings(folder, overrides)
         model = _optional(folder / "config.json")
         if present(folder, (path := folder / "tokenizer.json").name):
@@ -90,10 +111,20 @@ class AutoTokenizer:
         )
 
 
-def _folder(name_or_path: str | Path, local_files_only: bool) -> Path:
-    from evolving_attention.interop.resolve import resolve
+def _without_loading(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the overrides without transformers' options that choose the files.
 
-    return resolve(name_or_path, local_files_only=local_files_only)
+    Raises:
+        ConfigError: one of these options asks for something; its value may be secret.
+    """
+    for name in overrides.keys() & LOADING_OPTIONS:
+        harmless = not overrides[name] or (name, overrides[name]) == _MAIN
+        if not harmless:
+            raise ConfigError(
+                f"AutoTokenizer.from_pretrained: {name} is not supported, expected "
+                f"it to be left out; {LOADING_OPTIONS[name]}"
+            )
+    return {k: v for k, v in overrides.items() if k not in LOADING_OPTIONS}
 
 
 def _optional(path: Path) -> dict[str, Any]:
@@ -108,6 +139,14 @@ def _optional(path: Path) -> dict[str, Any]:
 def _settings(folder: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:
     settings = _optional(folder / "special_tokens_map.json")
     settings |= _optional(folder / "tokenizer_config.json")
+    known = {*_KNOWN, *settings}
+    for name in overrides:
+        if name not in known:
+            raise ConfigError(
+                f"AutoTokenizer.from_pretrained: unknown option {name!r}, expected one "
+                f"of {', '.join(sorted(known))}; "
+                f"{suggestion(name, known, 'leave it out')}"
+            )
     return {**settings, **overrides}
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.interop.resolve import LOADING_OPTIONS
 from evolving_attention.text.arguments import (
     FILLED,
     PADDING,
@@ -35,6 +36,7 @@ from evolving_attention.text.time_limit import TimeLimit, has_regex
 if TYPE_CHECKING:
     import tokenizers
 
+_NOT_SAVED = {"added_tokens_decoder", "name_or_path", "auto_map", *LOADING_OPTIONS}
 SPECIAL_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
 
@@ -439,7 +441,7 @@ class Tokenizer:
         settings = {
             name: value
             for name, value in self._settings.items()
-            if name not in ("added_tokens_decoder", "name_or_path", "auto_map")
+            if name not in _NOT_SAVED
         }
         settings |= self.special_tokens_map
         settings["tokenizer_class"] = self.tokenizer_class
