@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sys
 import types
 import warnings
@@ -107,6 +108,8 @@ LISTS = {
     "two marks": ([[1, 0], [0, 1]], ["0", "1"], [[1, 0], [0, 1]]),
     "numbers": ([[3], [1], [3, 1]], ["1", "3"], [[0, 1], [1, 0], [1, 1]]),
     "single numbers": ([[0], [1]], ["0", "1"], [[1, 0], [0, 1]]),
+    "1.0 is 1": ([[2], [2.0, 3]], ["2", "3"], [[1, 0], [1, 1]]),
+    "true is its name": ([[True, "x"], ["true"]], ["true", "x"], [[1, 1], [1, 0]]),
 }
 
 
@@ -136,6 +139,17 @@ def test_a_label_that_is_no_list_of_known_ones_is_told(tmp_path, label, says):
     if isinstance(label, str):
         with pytest.raises(DataError, match="a list of labels; expected a list of lab"):
             load_file(bad, several=True)
+
+
+@pytest.mark.parametrize("value", [None, "", ["x"], {"k": 1}])
+def test_a_value_in_a_list_that_is_no_label_is_told(tmp_path, value):
+    lines = [{"text": "b", "label": ["x"]}, {"text": "a", "label": ["x", value]}]
+    path = write(tmp_path, "t.jsonl", "\n".join(map(json.dumps, lines)))
+    says = (
+        rf"t\.jsonl:2:\d+: the labels .* contain {re.escape(repr(value))}, neither a "
+    )
+    with pytest.raises(DataError, match=says + "name nor a finite number; expected so"):
+        load_file(path, several=True)
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "json"])

@@ -11,8 +11,13 @@ from evolving_attention.cli.glue_arguments import DataTrainingArguments
 from evolving_attention.data.columns import Columns, dataset_columns
 from evolving_attention.data.glue import load
 from evolving_attention.data.glue_tasks import TASKS, GlueTask, get_task
-from evolving_attention.data.labels import KnownLabels, Labelled, known_labels
-from evolving_attention.data.rows import class_name, labels_told, load_file
+from evolving_attention.data.labels import (
+    KnownLabels,
+    Labelled,
+    class_name,
+    known_labels,
+)
+from evolving_attention.data.rows import labels_told, load_file
 from evolving_attention.data.table import TableDataset
 from evolving_attention.errors import ConfigError, DataError, require
 from evolving_attention.notices import say

@@ -62,6 +62,11 @@ def known_labels(config: Mapping[str, Any]) -> KnownLabels | None:
     return KnownLabels(tuple(names), texts, problem_type=config.get("problem_type"))
 
 
+def class_name(value: Any) -> str:
+    """Returns a label as a class name; 1.0 is 1."""
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
 def listed(names: Sequence[str], most: int = 8) -> str:
     """Returns the first names for a message; an ellipsis stands for the others."""
     return ", ".join(names[:most]) + (", …" if len(names) > most else "")

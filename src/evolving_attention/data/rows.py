@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evolving_attention.data.columns import SAMPLE, Columns, choose_columns
-from evolving_attention.data.labels import KnownLabels, listed
+from evolving_attention.data.labels import KnownLabels, class_name, listed
 from evolving_attention.data.records import (
     check_delimiter,
     finite,
@@ -315,11 +315,6 @@ def _number(field: Any) -> float | None:
     if isinstance(field, str) and _NUMBER.fullmatch(field):
         return finite(field)
     return None
-
-
-def class_name(value: Any) -> str:
-    """Returns a label as a class name; 1.0 is 1."""
-    return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
 def _text(field: Any) -> str:

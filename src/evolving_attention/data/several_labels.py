@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from evolving_attention.data.labels import class_name
+from evolving_attention.data.records import finite
+
 Parse = Callable[[Any], list[int] | int | None]
 
 
@@ -32,7 +35,8 @@ def label_lists(
     elif marks:
         names = tuple(str(i) for i in range(max(widths)))
     else:
-        names = tuple(sorted({_name(value) for field in lists for value in field}))
+        found = {_name(value) for field in lists for value in field}
+        names = tuple(sorted(found - {""}))
     ids = {name: i for i, name in enumerate(names)}
 
     def parse(field: Any) -> list[int] | int | None:
@@ -42,8 +46,10 @@ def label_lists(
             return None
         if marks:
             return [int(value) for value in field]
-        found = {ids.get(_name(value), -1) for value in field}
-        return None if -1 in found else [int(i in found) for i in range(len(names))]
+        chosen_ids = {ids.get(_name(value), -1) for value in field}
+        if -1 in chosen_ids:
+            return None
+        return [int(i in chosen_ids) for i in range(len(names))]
 
     return names, parse
 
@@ -52,6 +58,12 @@ def as_lists(field: Any) -> str:
     """Returns why a field cannot be used as a list of labels, for messages."""
     if not isinstance(field, list):
         return f"the label is {str(field)[:60]!r}, not a list of labels"
+    for value in field:
+        if not _name(value):
+            return (
+                f"the labels {str(field)[:60]} contain {value!r:.60}, neither a name "
+                "nor a finite number"
+            )
     return f"the labels {str(field)[:60]} are not all known"
 
 
@@ -67,4 +79,10 @@ def _is_mark(value: Any) -> bool:
 
 
 def _name(value: Any) -> str:
-    return value if isinstance(value, str) else str(value)
+    """Returns a class name by the rule for single labels; "" if the value is none."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    is_number = isinstance(value, (int, float)) and finite(value) is not None
+    return class_name(value) if is_number else ""
