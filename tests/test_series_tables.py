@@ -8,6 +8,7 @@ from series_data import waves, write_ts
 
 import evolving_attention as ea
 from evolving_attention.data.series_scaling import SeriesScaler
+from evolving_attention.errors import DataError
 
 pytest.importorskip("aeon", reason="no aeon (extra timeseries)")
 
@@ -210,3 +211,11 @@ def test_every_zero_is_one_label(tmp_path):
     file = tmp_path / "zeros.csv"
     file.write_text("\n".join(["label,a,b", *(f"{one},1,2" for one in cells)]))
     assert read_csv(file).y.tolist() == ["0", "0", "0", "0", "1", "1"]
+
+
+@pytest.mark.parametrize(
+    "rows", ["a,12\x0034,2\nb,3,4\n", "b\x00c,1,2\n", "a,4\x00\x00\x00,\x00,,,\n"]
+)
+def test_a_nul_character_is_told(table, rows) -> None:
+    with pytest.raises(DataError, match=r"own\.csv:3: NUL character; remove it"):
+        read_csv(table("label,t1,t2\na,1,2\n" + rows))

@@ -34,6 +34,7 @@ _EMPTY = (
     *("1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
 )
 _WORDS = ("NA", "N/A", "n/a", "NULL", "null", "None")
+_BLOCK = 1 << 20  # bytes read at once
 _DELIMITERS = ",;\t|"
 _NAMELESS = re.compile(r"(Unnamed: \d+)?")  # pandas' name of a nameless column
 
@@ -139,6 +140,7 @@ class _Table:
             )
         try:
             header, names, self._header_lines, delimiter = _header(path, delimiter)
+            _refuse_nul(path)
             with warnings.catch_warnings():
                 warnings.simplefilter("error")  # rows longer than the header
                 self.frame = pandas.read_csv(
@@ -156,6 +158,8 @@ class _Table:
                 f"is not UTF-8 text ({error.reason} at byte {error.start}), expected a "
                 "table; save it as UTF-8"
             ) from None
+        except DataError:
+            raise
         except (ValueError, csv.Error, Warning) as error:
             reason = str(error).strip().removeprefix("Error tokenizing data. C error: ")
             raise self.error(
@@ -325,6 +329,17 @@ def _header(path: Path, delimiter: str | None) -> tuple[str, list[str], int, str
         # a quoted name may go on in the next line
         reader = csv.reader(itertools.chain([first], file), delimiter=delimiter)
         return first, next(reader, []), max(1, reader.line_num), delimiter
+
+
+def _refuse_nul(path: Path) -> None:
+    """Refuse a file with a NUL character, which would end a cell for pandas."""
+    line = 1
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            if (place := block.find(b"\0")) >= 0:
+                line += block.count(b"\n", 0, place)
+                raise DataError("NUL character; remove it", str(path), line)
+            line += block.count(b"\n")
 
 
 _Names = tuple[str, ...] | None
