@@ -328,3 +328,22 @@ def test_messages_are_spelled_as_on_the_command_line(name, spelled, monkeypatch)
     told = CliRunner().invoke(app, words).stderr.splitlines()[-1]
     assert says in told
     assert not re.search(r"\w+=|numpy|X\[|Config:|Trainer:", told.split("error: ")[1])
+
+
+@pytest.mark.parametrize("words", [("doctor", "--no-self-test"), ("doctor", "--json")])
+@pytest.mark.parametrize(
+    ("full", "code", "says"), [(False, 141, ""), (True, 3, "error: No space left")]
+)
+def test_results_that_cannot_be_printed(words, full, code, says):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as broken, open("/dev/full", "w") as disk:
+        done = subprocess.run(
+            [sys.executable, "-m", "evolving_attention", *words],
+            stdout=disk if full else broken,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+        )
+    assert (done.returncode, done.stderr[: len(says)]) == (code, says), done.stderr
+    assert done.stderr.count("\n") == bool(says)
