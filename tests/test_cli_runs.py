@@ -347,3 +347,27 @@ def test_results_that_cannot_be_printed(words, full, code, says):
         )
     assert (done.returncode, done.stderr[: len(says)]) == (code, says), done.stderr
     assert done.stderr.count("\n") == bool(says)
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_closed_streams_are_empty(closed, tmp_path):
+    code = (
+        "import sys\n"
+        "from evolving_attention.cli.common import set_up_process\n"
+        "set_up_process()\n"
+        "file = open(sys.argv[1], 'w')\n"
+        "file.write(f'{file.fileno() > 2} {sys.stderr.isatty()} ')\n"
+        "print('progress', file=sys.stderr)\n"
+        "sys.stdout.buffer.write(sys.stdin.buffer.read())\n"
+        "file.write('end')"
+    )
+    file = tmp_path / "file"
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-c", code, file],
+        input=b"text",
+        capture_output=True,
+        timeout=60,
+    )
+    assert (done.returncode, file.read_text()) == (0, "True False end")
+    assert done.stdout == (b"" if "0" in closed or "1" in closed else b"text")
+    assert done.stderr == (b"" if "2" in closed else b"progress\n")

@@ -267,9 +267,14 @@ def console(stderr: bool = False) -> Any:
 def set_up_process() -> None:
     """Prepare the streams and the warnings of a process that runs one command.
 
+    A closed stream is replaced by an empty one, so that no other file takes its number.
     An output encoding that lacks a character shows "?" instead of it. Warnings are log
     messages: their line of source code is of no use to the reader.
     """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            empty = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, empty)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
