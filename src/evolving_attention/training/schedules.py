@@ -290,15 +290,18 @@ class Schedule:
         Raises:
             ConfigError: the optimizer has got more groups, which have no schedule.
         """
-        count = len(self.optimizer.param_groups)
-        if count != len(self.base_lrs):
-            raise ConfigError(
-                f"the schedule was made for {len(self.base_lrs)} parameter groups, and "
-                f"the optimizer has {count} now; make another schedule with "
-                "get_scheduler() after add_param_group()"
-            )
         self.last_step += 1
-        self._apply()
+        try:
+            self._apply()
+        except ValueError:
+            count, known = len(self.optimizer.param_groups), len(self.base_lrs)
+            if count == known:
+                raise
+            raise ConfigError(
+                f"the schedule was made for {known} parameter groups, and the "
+                f"optimizer has {count} now; make another schedule with "
+                "get_scheduler() after add_param_group()"
+            ) from None
 
     def get_last_lr(self) -> list[float]:
         """The current rates, one per group."""

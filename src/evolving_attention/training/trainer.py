@@ -325,7 +325,8 @@ class Trainer(Surroundings):
         outcome = runner.run(group, self.state)
         self.lr_scheduler.step()
         self._reporter.count(self.state, len(group), outcome, float(rate), plan)
-        self._decide("on_step_end")
+        self._event("on_step_end")
+        self.team.agree(self.control, self._guard)
         if runner.is_full or self._needs_results():
             self._look(runner)
             self._leave_on_signal()
@@ -524,10 +525,9 @@ class Trainer(Surroundings):
             self.optimizer = self.create_optimizer()
         if self.lr_scheduler is None:
             options: Any = args.lr_scheduler_kwargs  # a dict after the arguments' check
-            steps = plan.warmup_steps, plan.max_steps
-            self.lr_scheduler = schedules.get_scheduler(
-                args.lr_scheduler_type, self.optimizer, *steps, options
-            )
+            name, steps = args.lr_scheduler_type, (plan.warmup_steps, plan.max_steps)
+            schedule = schedules.get_scheduler(name, self.optimizer, *steps, options)
+            self.lr_scheduler = schedule
 
     def log(self, logs: dict[str, Any]) -> None:
         """Adds the epoch to ``logs``, extends log_history and calls the callbacks."""
