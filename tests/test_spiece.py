@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 import shutil
@@ -154,6 +155,12 @@ def test_truncation_is_that_of_the_tokenizers_library(
     out = tokenizer(first, second, truncation=strategy, max_length=limit)
     a, b = lengths
     assert out.input_ids == [*whole[:a], 1, *whole[5 : 5 + b], 1]
+    assert list(out.truncated) == [True]
+    left = copy.deepcopy(tokenizer)
+    left.truncation_side = "left"
+    out = left(first, second, truncation=strategy, max_length=limit)
+    one, two = whole[: whole.index(1)], whole[whole.index(1) + 1 : -1]
+    assert out.input_ids == [*one[len(one) - a :], 1, *two[len(two) - b :], 1]
     assert list(out.truncated) == [True]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import threading
@@ -277,6 +278,41 @@ def test_call_forms(tiny):
 def test_left_padding(tiny):
     tok = AutoTokenizer.from_pretrained(tiny, padding_side="left")
     assert tok("time", padding="max_length", max_length=5).input_ids == [0, 0, 2, 5, 3]
+
+
+def test_sides_are_saved_and_checked(tiny, tmp_path):
+    tok = AutoTokenizer.from_pretrained(tiny)
+    right = tok.fingerprint()
+    tok.padding_side = tok.truncation_side = "left"
+    assert tok.fingerprint() != right
+    cut = tok("time fly an", truncation=True, max_length=4)
+    assert cut.input_ids == [2, 6, 8, 3]
+    assert cut.truncated == [True]
+    tok.save_pretrained(tmp_path)
+    again = AutoTokenizer.from_pretrained(tmp_path)
+    assert (again.padding_side, again.truncation_side) == ("left", "left")
+    again.padding_side = again.truncation_side = "right"
+    again.save_pretrained(tmp_path)
+    assert AutoTokenizer.from_pretrained(tmp_path).truncation_side == "right"
+    with pytest.raises(ConfigError, match="truncation_side='top' is not known; use"):
+        tok.truncation_side = "top"
+    with pytest.raises(ConfigError, match="padding_side=3 is not known; use left or"):
+        AutoTokenizer.from_pretrained(tiny, padding_side=3)
+
+
+@pytest.mark.parametrize("strategy", [True, "only_first", "only_second"])
+def test_truncation_on_the_left_is_that_of_transformers(minilm_pair, minilm, strategy):
+    theirs = copy.deepcopy(minilm_pair[1])
+    theirs.truncation_side = "left"
+    ours = AutoTokenizer.from_pretrained(minilm, truncation_side="left")
+    options = {"truncation": strategy, "max_length": 12}
+    pair = ("time flies like an arrow", "fruit flies like a banana")
+    same(ours(*pair, **options), theirs(*pair, **options))
+    if strategy is not True:
+        return
+    same(ours(TEXTS, **options), theirs(TEXTS, **options))
+    ours.truncation_side = theirs.truncation_side = "right"
+    same(ours(TEXTS, **options), theirs(TEXTS, **options))
 
 
 def test_case_follows_settings_else_the_vocabulary(tiny):

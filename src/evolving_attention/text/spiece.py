@@ -98,7 +98,7 @@ class SpieceTokenizer:
         self._special = {*special, *range(size, len(self._pieces))}
         words = sorted((self._pieces[i] for i in self._special), key=len, reverse=True)
         self._parts = re.compile(f"({'|'.join(map(re.escape, words))})")
-        self._limit: tuple[int, str] | None = None
+        self._limit: tuple[int, str, str] | None = None
 
     # --- vocabulary -------------------------------------------------------------
 
@@ -124,9 +124,9 @@ class SpieceTokenizer:
 
     # --- text to ids ------------------------------------------------------------
 
-    def enable_truncation(self, limit: int, strategy: str) -> None:
-        """Truncate encoded texts to ``limit`` tokens."""
-        self._limit = (limit, strategy)
+    def enable_truncation(self, limit: int, strategy: str, direction: str) -> None:
+        """Truncate encoded texts to ``limit`` tokens, at the side ``direction``."""
+        self._limit = (limit, strategy, direction)
 
     def no_truncation(self) -> None:
         """Do not truncate."""
@@ -189,11 +189,15 @@ class SpieceTokenizer:
         """Encodes one text or pair, truncated, each text followed by the end token."""
         cut = False
         if self._limit is not None:
-            limit, strategy = self._limit
+            limit, strategy, side = self._limit
             room = limit - (len(rows) if special else 0)
             kept = _kept([len(row) for row in rows], room, strategy)
             cut = kept != [len(row) for row in rows]
-            rows = [row[:count] for row, count in zip(rows, kept, strict=True)]
+            left = side == "left"
+            rows = [
+                row[len(row) - count :] if left else row[:count]
+                for row, count in zip(rows, kept, strict=True)
+            ]
         end = [(self.ids[self._end], (0, 0))] if special else []
         every = [token for row in rows for token in (*row, *end)]
         ids = [index for index, _ in every]

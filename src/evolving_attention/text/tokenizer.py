@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import tokenizers
 
 _NOT_SAVED = {"added_tokens_decoder", "name_or_path", "auto_map", *LOADING_OPTIONS}
+_SIDES = ("padding_side", "truncation_side")
 SPECIAL_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
 
@@ -86,17 +87,20 @@ class Tokenizer:
         self._settings = dict(settings)
         self._special = dict(special_tokens)
         self._lock = threading.Lock()
-        self._truncation: tuple[str, int] | None = None
+        self._truncation: tuple[int, str, str] | None = None
         own = has_regex(backend)
         self._time = TimeLimit(own, InputError, "the text cannot be tokenised")
         self.model_max_length = model_max_length
         self.model_input_names = tuple(model_input_names)
         self.tokenizer_class = tokenizer_class
-        self.padding_side = str(settings.get("padding_side") or "right")
-        if self.padding_side not in ("left", "right"):
-            raise ConfigError(
-                f"padding_side={self.padding_side!r} is not known; use left or right"
-            )
+        self.padding_side = settings.get("padding_side") or "right"
+        self.truncation_side = settings.get("truncation_side") or "right"
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Sets an attribute; the two sides are "left" or "right"."""
+        if name in _SIDES and value not in ("left", "right"):
+            raise ConfigError(f"{name}={value!r} is not known; use left or right")
+        super().__setattr__(name, value)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}
@@ -181,6 +185,8 @@ class Tokenizer:
             self._backend.no_truncation()
             self._truncation = None
             text = self._backend.to_str() + json.dumps(self._special, sort_keys=True)
+        if self.truncation_side == "left":
+            text += "truncated on the left"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     # --- text to ids ------------------------------------------------------------
@@ -209,6 +215,8 @@ class Tokenizer:
             padding: False, True or "longest" (to the longest of the batch), or
                 "max_length".
             truncation: False, True or "longest_first", "only_first", "only_second".
+                Tokens at the end are removed, or at the start if the attribute
+                ``truncation_side`` is "left".
             max_length: longest result; by default ``model_max_length``.
             pad_to_multiple_of: pad the length up to a multiple of this.
             return_tensors: None for lists, "np" for int64 arrays [B, T].
@@ -350,7 +358,7 @@ class Tokenizer:
                     f"max_length={limit} leaves no room for text next to {special} "
                     "special tokens; use a larger max_length"
                 )
-            wanted = (strategy, limit)
+            wanted = (limit, strategy, self.truncation_side)
         batch = texts if pairs is None else list(zip(texts, pairs, strict=True))
         characters = sum(map(len, texts)) + sum(map(len, pairs or ()))
 
@@ -364,7 +372,10 @@ class Tokenizer:
                 if wanted is None:
                     self._backend.no_truncation()
                 else:
-                    self._backend.enable_truncation(wanted[1], strategy=wanted[0])
+                    limit, strategy, side = wanted
+                    self._backend.enable_truncation(
+                        limit, strategy=strategy, direction=side
+                    )
                 self._truncation = wanted
             return self._time.run(encode, characters)
 
@@ -444,6 +455,9 @@ class Tokenizer:
             if name not in _NOT_SAVED
         }
         settings |= self.special_tokens_map
+        for name in _SIDES:
+            if name in settings or getattr(self, name) == "left":
+                settings[name] = getattr(self, name)
         settings["tokenizer_class"] = self.tokenizer_class
         settings["model_input_names"] = list(self.model_input_names)
         if self.model_max_length is not None:
