@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import pickle
 import shutil
 import threading
 from pathlib import Path
@@ -278,6 +279,45 @@ def test_call_forms(tiny):
 def test_left_padding(tiny):
     tok = AutoTokenizer.from_pretrained(tiny, padding_side="left")
     assert tok("time", padding="max_length", max_length=5).input_ids == [0, 0, 2, 5, 3]
+
+
+def test_special_tokens_can_be_set(tiny, tmp_path):
+    tok = AutoTokenizer.from_pretrained(tiny)
+    before = tok.fingerprint()
+    tok.pad_token = "[UNK]"
+    assert (tok.pad_token, tok.pad_token_id) == ("[UNK]", 1)
+    assert tok("time", padding="max_length", max_length=4).input_ids == [2, 5, 3, 1]
+    assert tok.fingerprint() != before
+    tok.mask_token_id = np.int64(5)
+    assert (tok.mask_token, tok.mask_token_id) == ("time", 5)
+    tok.sep_token = None
+    assert tok.special_tokens_map["mask_token"] == "time"
+    assert tok.all_special_ids == [1, 2, 5]
+    tok.save_pretrained(tmp_path)
+    again = AutoTokenizer.from_pretrained(tmp_path)
+    assert again.special_tokens_map == tok.special_tokens_map
+    assert pickle.loads(pickle.dumps(tok)).pad_token_id == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        (
+            "pad_token",
+            "[P]",
+            r"pad_token='\[P\]' is not in the vocabulary of 10 tokens, ",
+        ),
+        ("pad_token", "[P]", "use one, or train a vocabulary with it"),
+        ("mask_token", 4, "mask_token=4 is not in the vocabulary"),
+        ("pad_token_id", 10, "pad_token_id=10 is not in the vocabulary of 10 tokens"),
+        ("pad_token_id", "x", "pad_token_id='x', expected a whole number"),
+    ],
+)
+def test_special_tokens_that_cannot_be_set(tiny, name, value, text):
+    tok = AutoTokenizer.from_pretrained(tiny)
+    with pytest.raises(InputError, match=text):
+        setattr(tok, name, value)
+    assert tok.pad_token_id == 0
 
 
 def test_sides_are_saved_and_checked(tiny, tmp_path):

@@ -69,6 +69,10 @@ class Tokenizer:
         model_input_names: keys of a call's result, in this order.
         tokenizer_class: Hugging Face's class name, for ``save_pretrained``.
 
+    ``pad_token``, ``pad_token_id``, ``mask_token`` and the like can be set to a token
+    of the vocabulary, or None. The tokens that a call adds around a text, and the token
+    that it gives for an unknown word, remain those of the loaded files.
+
     Calls are thread-safe: the library's truncation setting is shared state, so a call
     holds a lock while it encodes (the library encodes the rows of a batch in parallel).
     """
@@ -97,10 +101,21 @@ class Tokenizer:
         self.truncation_side = settings.get("truncation_side") or "right"
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Sets an attribute; the two sides are "left" or "right"."""
+        """Sets an attribute; checks the two sides and the special tokens."""
         if name in _SIDES and value not in ("left", "right"):
             raise ConfigError(f"{name}={value!r} is not known; use left or right")
-        super().__setattr__(name, value)
+        if (role := _role(name)) is None:
+            super().__setattr__(name, value)
+            return
+        if value is None:
+            self._special.pop(role, None)
+        elif name.endswith("_id"):
+            if not _is_whole(value):
+                raise InputError(f"{name}={value!r:.60}, expected a whole number")
+            value = self._special[role] = self._token_of(value, name)
+        else:
+            value = self._special[role] = self._known_token(value, name)
+        self._settings[f"{role}_token"] = value
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}
@@ -130,11 +145,10 @@ class Tokenizer:
 
     def __getattr__(self, name: str) -> Any:
         # pad_token, pad_token_id, mask_token, … for the names in SPECIAL_NAMES
-        role, mark, rest = name.partition("_token")
-        if not mark or role not in SPECIAL_NAMES or rest not in ("", "_id"):
+        if (role := _role(name)) is None:
             raise AttributeError(f"a tokenizer has no attribute {name!r}")
         token = self.__dict__.get("_special", {}).get(role)
-        if not rest or token is None:
+        if not name.endswith("_id") or token is None:
             return token
         return self._backend.token_to_id(token)
 
@@ -169,6 +183,15 @@ class Tokenizer:
             index = self._backend.token_to_id(tokens)
             return self.unk_token_id if index is None else index
         return [self.convert_tokens_to_ids(token) for token in tokens]
+
+    def _known_token(self, token: Any, where: str) -> str:
+        text = getattr(token, "content", token)
+        if not isinstance(text, str) or self._backend.token_to_id(text) is None:
+            raise InputError(
+                f"{where}={text!r:.60} is not in the vocabulary of {len(self)} tokens, "
+                "expected one of its tokens; use one, or train a vocabulary with it"
+            )
+        return text
 
     def _token_of(self, index: Any, where: str) -> str:
         number = int(index)
@@ -487,7 +510,16 @@ class Tokenizer:
         )
 
 
+def _role(name: str) -> str | None:
+    """Returns ``"pad"`` for the attributes pad_token and pad_token_id, likewise all."""
+    role, mark, rest = name.partition("_token")
+    return role if mark and role in SPECIAL_NAMES and rest in ("", "_id") else None
+
+
 def _is_count(value: Any) -> bool:
     """Whether it is a whole number from 1."""
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    return bool(whole and value >= 1)
+    return _is_whole(value) and bool(value >= 1)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
