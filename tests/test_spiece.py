@@ -169,6 +169,21 @@ def test_a_text_that_cannot_be_truncated(tokenizer):
         tokenizer("dog", "one two three", truncation="only_first", max_length=4)
 
 
+def test_pieces_that_are_made_special(tmp_path):
+    folder = folder_of(tmp_path, model_of(*PIECES), extra_ids=0)
+    options = {"additional_special_tokens": ["ab"]}
+    plain, tokenizer = (
+        AutoTokenizer.from_pretrained(folder, **kept) for kept in ({}, options)
+    )
+    assert plain("a ab").input_ids != tokenizer("a ab").input_ids
+    assert tokenizer.convert_ids_to_tokens(tokenizer("ab").input_ids) == ["ab", "</s>"]
+    tokenizer.save_pretrained(folder)
+    again = AutoTokenizer.from_pretrained(folder)
+    assert again("a ab").input_ids == tokenizer("a ab").input_ids
+    with pytest.raises(ea.ConfigError, match="additional_special_tokens has 'c', exp"):
+        AutoTokenizer.from_pretrained(folder, additional_special_tokens=["c"])
+
+
 def test_decoding_sentinels(tokenizer):
     ids = tokenizer("A <extra_id_0> dog, <extra_id_1>").input_ids
     assert tokenizer.decode(ids) == "A<extra_id_0> dog,<extra_id_1></s>"

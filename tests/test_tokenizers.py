@@ -394,6 +394,45 @@ def test_options_that_cannot_be_given_while_loading(tiny, options, text):
     assert "SECRET" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mask_token": "[M]"},
+        {"additional_special_tokens": ["fly", "[M]"]},
+        {"extra_special_tokens": {"mark": "[M]"}},
+    ],
+)
+def test_special_tokens_that_the_vocabulary_lacks(tiny, options):
+    text = (
+        rf"{next(iter(options))} has '\[M\]', expected a token of the vocabulary of 10"
+    )
+    with pytest.raises(ConfigError, match=text):
+        AutoTokenizer.from_pretrained(tiny, **options)
+
+
+@pytest.mark.parametrize("name", ["mask_token", "additional_special_tokens"])
+def test_special_tokens_of_the_vocabulary_are_not_split(tiny, tmp_path, name):
+    tokenizers = pytest.importorskip("tokenizers")
+    with (tiny / "vocab.txt").open("a") as handle:
+        handle.write("[M]\n")
+    given = tokenizers.AddedToken("[M]")
+    options = {name: given if name == "mask_token" else [given]}
+    tok = AutoTokenizer.from_pretrained(tiny, **options)
+    assert tok("time [M] fly").input_ids == [2, 5, 10, 6, 3]
+    assert len(tok) == 11
+    tok.save_pretrained(tmp_path)
+    again = AutoTokenizer.from_pretrained(tmp_path)
+    assert again("time [M] fly").input_ids == [2, 5, 10, 6, 3]
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert settings[name] in ("[M]", ["[M]"])
+
+
+def test_the_mask_of_roberta_keeps_its_space(roberta_dir):
+    usual = AutoTokenizer.from_pretrained(roberta_dir)
+    named = AutoTokenizer.from_pretrained(roberta_dir, mask_token="<mask>")
+    assert named.fingerprint() == usual.fingerprint()
+
+
 def test_options_of_loading_are_not_saved(tiny, tmp_path):
     (tiny / "tokenizer_config.json").write_text('{"token": "hf_SECRET", "mine": 1}')
     harmless = {"revision": "main", "token": None, "trust_remote_code": False}

@@ -20,14 +20,14 @@ _T5_TOKENS = {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"}
 _UNKNOWN_LENGTH = 10**9  # a larger value in a file means "not known"
 _MAIN = ("revision", "main")  # the revision that resolve() finds
 _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")  # no model's classes
+_ADDITIONAL = ("additional_special_tokens", "extra_special_tokens")
+_TOKENS = (*(f"{name}_token" for name in SPECIAL_NAMES), *_ADDITIONAL)
 _KNOWN = (  # settings that from_pretrained takes whether the folder has them or not
-    *(f"{name}_token" for name in SPECIAL_NAMES),
+    *_TOKENS,
     "add_prefix_space",
-    "additional_special_tokens",
     "clean_up_tokenization_spaces",
     "do_lower_case",
     "extra_ids",
-    "extra_special_tokens",
     "legacy",
     "model_input_names",
     "model_max_length",
@@ -70,7 +70,8 @@ class AutoTokenizer:
 
         Raises:
             CheckpointError: the files are missing, damaged or unsafe.
-            ConfigError: an override is not known.
+            ConfigError: an override is not known, or names a special token that is not
+                in the vocabulary.
         """
         overrides = _without_loading(overrides)
         folder = resolve(name_or_path, local_files_only=local_files_only)
@@ -93,6 +94,7 @@ class AutoTokenizer:
             )
         with build.guard(CheckpointError, str(path)):
             check_backend(backend, str(path))
+            _add_special(backend, settings, overrides)
         special = _special_tokens(backend, settings)
         kind = _class_name(settings, model, special)
         given = settings.get("tokenizer_class")
@@ -147,7 +149,52 @@ def _settings(folder: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:
                 f"of {', '.join(sorted(known))}; "
                 f"{suggestion(name, known, 'leave it out')}"
             )
-    return {**settings, **overrides}
+    return settings | {
+        name: _texts(value) if name in _TOKENS else value
+        for name, value in overrides.items()
+    }
+
+
+def _add_special(
+    backend: Any, settings: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> None:
+    """Makes the given tokens, and additional ones of the files, special tokens.
+
+    A special token in a text is not split. Tokens that are special already keep how
+    they treat the spaces around them.
+
+    Raises:
+        ConfigError: a token of ``overrides`` is not in the vocabulary.
+    """
+    found = []
+    for name in _TOKENS:
+        value = overrides.get(name, settings.get(name) if name in _ADDITIONAL else None)
+        value = _texts(value)
+        values = [*value.values()] if isinstance(value, Mapping) else value
+        for token in values if isinstance(values, list) else [values]:
+            if isinstance(token, str) and backend.token_to_id(token) is not None:
+                found.append(token)
+            elif token is not None and name in overrides:
+                raise ConfigError(
+                    f"AutoTokenizer.from_pretrained: {name} has {token!r:.60}, "
+                    "expected a token of the vocabulary of "
+                    f"{backend.get_vocab_size()} tokens; "
+                    "use one, or train a vocabulary with it"
+                )
+    added = backend.get_added_tokens_decoder().values()
+    known = {token.content for token in added if token.special}
+    backend.add_special_tokens([token for token in found if token not in known])
+
+
+def _texts(value: Any) -> Any:
+    """Returns the text of a token, or the same list or dict with the tokens' texts."""
+    if isinstance(value, (list, tuple)):
+        return [_texts(token) for token in value]
+    if isinstance(value, Mapping):
+        if "content" in value:
+            return value["content"]
+        return {name: _texts(token) for name, token in value.items()}
+    return getattr(value, "content", value)
 
 
 def _special_tokens(backend: Any, settings: Mapping[str, Any]) -> dict[str, str]:

@@ -96,8 +96,7 @@ class SpieceTokenizer:
         self.ids = {piece: i for i, piece in enumerate(self._pieces)}
         special = [i for i in range(size) if model.is_control(i) or model.is_unknown(i)]
         self._special = {*special, *range(size, len(self._pieces))}
-        words = sorted((self._pieces[i] for i in self._special), key=len, reverse=True)
-        self._parts = re.compile(f"({'|'.join(map(re.escape, words))})")
+        self.add_special_tokens([])
         self._limit: tuple[int, str, str] | None = None
 
     # --- vocabulary -------------------------------------------------------------
@@ -117,6 +116,16 @@ class SpieceTokenizer:
     def id_to_token(self, index: int) -> str | None:
         """Returns the piece or sentinel, or None."""
         return self._pieces[index] if 0 <= index < len(self._pieces) else None
+
+    def get_added_tokens_decoder(self) -> dict[int, Any]:
+        """Returns the added tokens by id; this tokenizer has none."""
+        return {}
+
+    def add_special_tokens(self, tokens: Sequence[str]) -> None:
+        """Makes pieces special tokens, which are not split in a text."""
+        self._special.update(self.ids[token] for token in tokens)
+        words = sorted((self._pieces[i] for i in self._special), key=len, reverse=True)
+        self._parts = re.compile(f"({'|'.join(map(re.escape, words))})")
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
         """Returns the number of end tokens: one per text."""
