@@ -548,25 +548,6 @@ def test_warnings_are_messages():
     assert done.stderr.decode() == "warning: a checkpoint is damaged\n"
 
 
-@pytest.mark.parametrize("words", [("doctor", "--no-self-test"), ("doctor", "--json")])
-@pytest.mark.parametrize(
-    ("full", "code", "says"), [(False, 141, ""), (True, 3, "error: No space left")]
-)
-def test_results_that_cannot_be_printed(words, full, code, says):
-    reader, writer = os.pipe()
-    os.close(reader)
-    with os.fdopen(writer, "w") as broken, open("/dev/full", "w") as disk:
-        done = subprocess.run(
-            [sys.executable, "-m", "evolving_attention", *words],
-            stdout=disk if full else broken,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=120,
-        )
-    assert (done.returncode, done.stderr[: len(says)]) == (code, says), done.stderr
-    assert done.stderr.count("\n") == bool(says)
-
-
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
 def test_an_encoding_that_lacks_characters(encoding):
     done = run_cli("glue", "--help", PYTHONIOENCODING=encoding)
