@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evolving_attention.data.records import finite
 from evolving_attention.errors import InputError
 
 _CLASSIFIER = "ForSequenceClassification"
@@ -65,6 +66,16 @@ def known_labels(config: Mapping[str, Any]) -> KnownLabels | None:
 def class_name(value: Any) -> str:
     """Returns a label as a class name; 1.0 is 1."""
     return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+def name_of(field: Any) -> str:
+    """Returns the class name that a JSON value spells; "" if it is no label."""
+    if isinstance(field, str):
+        return field
+    if isinstance(field, bool):
+        return str(field).lower()
+    is_number = isinstance(field, (int, float)) and finite(field) is not None
+    return class_name(field) if is_number else ""
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:

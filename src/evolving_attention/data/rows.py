@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evolving_attention.data.columns import SAMPLE, Columns, choose_columns
-from evolving_attention.data.labels import KnownLabels, class_name, listed
+from evolving_attention.data.labels import KnownLabels, class_name, listed, name_of
 from evolving_attention.data.records import (
     check_delimiter,
     finite,
@@ -318,12 +318,8 @@ def _number(field: Any) -> float | None:
 
 
 def _text(field: Any) -> str:
-    """Returns a class name: the text, or a JSON value's spelling; "" if neither."""
-    if isinstance(field, str):
-        return field
-    if isinstance(field, bool):
-        return str(field).lower()
-    return "" if _integer(field) is None else str(field)
+    """Returns a class name; "" also for a fraction, which is a score."""
+    return "" if isinstance(field, float) else name_of(field)
 
 
 def _label_reason(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from evolving_attention.data.labels import class_name
-from evolving_attention.data.records import finite
+from evolving_attention.data.labels import name_of
 
 Parse = Callable[[Any], list[int] | int | None]
 
@@ -35,7 +34,7 @@ def label_lists(
     elif marks:
         names = tuple(str(i) for i in range(max(widths)))
     else:
-        found = {_name(value) for field in lists for value in field}
+        found = {name_of(value) for field in lists for value in field}
         names = tuple(sorted(found - {""}))
     ids = {name: i for i, name in enumerate(names)}
 
@@ -46,7 +45,7 @@ def label_lists(
             return None
         if marks:
             return [int(value) for value in field]
-        chosen_ids = {ids.get(_name(value), -1) for value in field}
+        chosen_ids = {ids.get(name_of(value), -1) for value in field}
         if -1 in chosen_ids:
             return None
         return [int(i in chosen_ids) for i in range(len(names))]
@@ -59,7 +58,7 @@ def as_lists(field: Any) -> str:
     if not isinstance(field, list):
         return f"the label is {str(field)[:60]!r}, not a list of labels"
     for value in field:
-        if not _name(value):
+        if not name_of(value):
             return (
                 f"the labels {str(field)[:60]} contain {value!r:.60}, neither a name "
                 "nor a finite number"
@@ -76,13 +75,3 @@ def chosen(chances: Sequence[float], names: Sequence[str]) -> str:
 
 def _is_mark(value: Any) -> bool:
     return isinstance(value, (int, float)) and value in (0, 1)
-
-
-def _name(value: Any) -> str:
-    """Returns a class name by the rule for single labels; "" if the value is none."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return str(value).lower()
-    is_number = isinstance(value, (int, float)) and finite(value) is not None
-    return class_name(value) if is_number else ""
