@@ -325,7 +325,7 @@ class Trainer(Surroundings):
         outcome = runner.run(group, self.state)
         self.lr_scheduler.step()
         self._reporter.count(self.state, len(group), outcome, float(rate), plan)
-        self._event("on_step_end")
+        self._event("on_step_end")  # not _decide(): a call less in each step
         self.team.agree(self.control, self._guard)
         if runner.is_full or self._needs_results():
             self._look(runner)
