@@ -55,12 +55,15 @@ def fast_paths_restored() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def logger_restored() -> Iterator[None]:
-    """Undoes the logging set-up of a command run in this process (cli.common)."""
-    logger = logging.getLogger("evolving_attention")
-    before = logger.level, logger.propagate, list(logger.handlers)
+    """Undoes the logging set-up of a command run in this process (cli.common).
+
+    A fixture of a module may have run it, before this one: nothing of it is kept.
+    """
     yield
-    logger.setLevel(before[0])
-    logger.propagate, logger.handlers[:] = before[1:]
+    logger = logging.getLogger("evolving_attention")
+    logger.setLevel(logging.NOTSET)
+    logger.propagate = True
+    logger.handlers.clear()
 
 
 @pytest.fixture(scope="session")
