@@ -44,9 +44,9 @@ __global__ void __launch_bounds__(kThreads)
     load_pack(x + i, classes - i, aligned, v);
 #pragma unroll
     for (int k = 0; k < kPack<T>; ++k) {
-      if (i + k >= classes) continue;
-      total += expf(v[k] - largest);
-      plain += v[k] - largest;
+      const float below = i + k < classes ? v[k] - largest : -INFINITY;
+      total += expf(below);
+      plain += i + k < classes ? below : 0.0f;
     }
   }
   total = block_sum(total, partial);
