@@ -6,7 +6,7 @@ import helpers_transformer
 import numpy as np
 import pytest
 from helpers_models import NO_DROPOUT, SIZES, draw, labels_for, tiny
-from reference.csan import BORDERS, attend
+from reference.csan import BORDERS, attend, neighbour
 
 import evolving_attention as ea
 from evolving_attention import _core
@@ -17,8 +17,8 @@ LENGTHS = (7, 1, 4)
 OFFSETS = np.cumsum([0, *LENGTHS])
 
 
-def layer_of(scope, heads=4, width=12, layer=0, **options):
-    ea.manual_seed(1)
+def layer_of(scope, heads=4, width=12, layer=0, seed=1, **options):
+    ea.manual_seed(seed)
     spec = Spec(scope=scope, **options).to_core()
     made = _core.Attention(
         spec, width, heads, layer=layer, num_layers=3, dtype="float64"
@@ -153,6 +153,84 @@ def test_a_window_does_not_feed_the_maps_of_all_keys():
     again = layer_of(Window(5), layer=1, evolve=Evolving(0.5, 0.5, 1))
     went_on = again.forward(x, packing, None, None, carry)
     assert not np.array_equal(went_on.context, again.forward(x, packing).context)
+
+
+def chained(x, layers, size, span, border, alpha, beta):
+    """Returns the context of the last of several evolving layers, cell by cell."""
+    contexts = []
+    for begin, n in zip(OFFSETS, LENGTHS, strict=False):
+        near = np.abs(np.subtract.outer(*[np.arange(n)] * 2)) <= size // 2
+        maps = None
+        for weights in layers:
+            q, k, v = (
+                x[begin : begin + n] @ weights[f"{name}.weight"].T
+                + weights[f"{name}.bias"]
+                for name in ("query", "key", "value")
+            )
+            q, k, v = (t.reshape(n, 4, 3).swapaxes(0, 1) for t in (q, k, v))
+            scores, exists = np.zeros((2, 4, n, span, n))
+            values = np.zeros((4, span, n, 3))
+            for h, a in np.ndindex(4, span):
+                g = neighbour(h, a - span // 2, 4, border, False)
+                if g is not None:
+                    exists[h, :, a] = near
+                    scores[h, :, a] = near * (q[h] @ k[g].T) * 3**-0.5
+                    values[h, a] = v[g]
+            if maps is None:
+                maps = scores
+            else:
+                mixed = alpha * maps + (1 - alpha) * scores
+                kernel = weights["evolving_conv.weight"][:, :, 0, 0]
+                grown = np.einsum("gh,hiaj->giaj", kernel, mixed)
+                grown += weights["evolving_conv.bias"][:, None, None, None]
+                maps = beta * np.maximum(grown, 0) + (1 - beta) * mixed
+                maps = exists * maps
+        shown = exists * np.exp(maps - maps.max())
+        shown /= shown.sum((2, 3), keepdims=True)
+        contexts.append(np.einsum("hiaj,hajd->ihd", shown, values).reshape(n, 12))
+    return np.concatenate(contexts)
+
+
+@pytest.mark.parametrize("learnable", [False, True])
+@pytest.mark.parametrize("border", ["clip", "wrap", "clamp"])
+def test_no_convolution_reads_the_cells_of_missing_heads(border, learnable):
+    """Compares three layers with loops, and their gradients with differences."""
+    rng, packing = np.random.default_rng(0), F.Packing(4, OFFSETS)
+    evolve = Evolving(0.3, 0.4, 1, learnable=learnable)
+    made = [
+        layer_of(Window(3, 3, border), layer=i, evolve=evolve, seed=i) for i in range(3)
+    ]
+    layers = []
+    for layer in made:
+        parameters = dict(layer.named_parameters())
+        if "evolving_conv.bias" in parameters:
+            parameters["evolving_conv.bias"].copy_(rng.normal(size=4) + 1.0)
+        layers.append({name: np.array(p.detach()) for name, p in parameters.items()})
+    x, dy = rng.normal(size=(2, sum(LENGTHS), 12))
+
+    def expected():
+        return chained(x, layers, 3, 3, border, 0.3, 0.4)
+
+    carry = None
+    for layer in made:
+        out = layer.forward(ea.Tensor(x), packing, None, None, carry)
+        carry = out.carry
+    np.testing.assert_allclose(out.context.detach(), expected(), atol=1e-12)
+    out.context.backward(ea.Tensor(dy))
+    for i, name in [
+        *((1, f"evolving_conv.{each}") for each in ("weight", "bias")),
+        *((2, f"evolving_conv.{each}") for each in ("weight", "bias")),
+        *((i, "query.bias") for i in range(3)),
+    ]:
+        found = np.array(dict(made[i].named_parameters())[name].grad)
+        array, wanted = layers[i][name], np.zeros(found.shape)
+        for at in np.ndindex(array.shape):
+            for step in (1e-6, -1e-6):
+                before = array[at]
+                array[at] += step
+                wanted[at] += (dy * expected()).sum() / (2 * step)
+                array[at] = before
+        np.testing.assert_allclose(found, wanted, atol=1e-7, err_msg=f"{i} {name}")
 
 
 def test_training_with_dropout_of_weights():

@@ -240,35 +240,54 @@ def padding() -> Iterator[Case]:
 
 
 def evolving() -> Iterator[Case]:
-    """Yields a step cell by cell on existing cells; others may hold anything."""
+    """Yields convolutions and steps, cell by cell.
+
+    Cells of heads that are clipped are read and written as 0; others that do not exist
+    may hold anything.
+    """
     c = (0.3, 0.7, 0.18, 0.42, 0.4)
-    for n in (SMALL[1], SMALL[3]):
-        there = np.zeros(n.elements)
-        there[[at for row in n.cells for at, *_ in row]] = 1.0
+    for n in (SMALL[1], SMALL[3], SMALL[4]):
+        exists = np.zeros(n.elements)
+        exists[[at for row in n.cells for at, *_ in row]] = 1.0
+        clips = n.span > 1 and n.border == "clip"
+        there = exists if clips else 1.0
         mixing = ((n.heads, n.heads, 1, 1), (n.heads,))
 
-        def call(m, s, w, b, n=n, there=there):
+        def kept(y, exists=exists, clips=clips):
             from evolving_attention import _core
 
-            keep = _core.Tensor(there, dtype=s.dtype, device=s.device)
-            return ops().evolve(m, s, w, b, c, n.packing) * keep
+            keep = _core.Tensor(exists, dtype=y.dtype, device=y.device)
+            return y if clips else y * keep
 
-        def oracle(m, s, w, b, n=n, there=there):
+        def convolved(x, w, b, n=n, exists=exists, there=there):
             parts, at = [], 0
             for length, width in zip(n.lengths, n.widths, strict=True):
                 size = n.heads * length * width * n.span
-                x = (c[0] * m + c[1] * s)[at : at + size].reshape(n.heads, -1)
-                grown = w[:, :, 0, 0] @ x + b[:, None]
-                parts.append(np.maximum(grown, 0.0).ravel())
+                own = (there * x)[at : at + size].reshape(n.heads, -1)
+                parts.append((w[:, :, 0, 0] @ own + b[:, None]).ravel())
                 at += size
-            return there * (c[2] * m + c[3] * s + c[4] * np.concatenate(parts))
+            return exists * np.concatenate(parts)
 
+        def evolved(m, s, w, b, exists=exists, convolved=convolved):
+            grown = np.maximum(convolved(c[0] * m + c[1] * s, w, b), 0.0)
+            return exists * (c[2] * m + c[3] * s) + c[4] * grown
+
+        yield Case(
+            "map_conv",
+            f"{n}_k1",
+            ((n.elements,), *mixing),
+            lambda x, w, b, n=n, kept=kept: kept(ops().map_conv(x, w, b, n.packing)),
+            convolved,
+            terms=n.elements,
+        )
         yield Case(
             "evolve",
             f"{n}_k1",
             ((n.elements,), (n.elements,), *mixing),
-            call,
-            oracle,
+            lambda m, s, w, b, n=n, kept=kept: kept(
+                ops().evolve(m, s, w, b, c, n.packing)
+            ),
+            evolved,
             terms=n.elements,
             cancels=1.0,
             roundings=2,

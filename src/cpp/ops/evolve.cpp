@@ -86,11 +86,14 @@ Var evolve(const Var& previous, const Var& scores, const Var& weight,
   if (packing->is_along_edges()) {
     return evolve_composite(previous, scores, weight, bias, c, packing, shift);
   }
-  return step(previous, scores, weight, bias, c, packing, shift);
+  const Var before = existing_heads(previous, packing);
+  const Var now = existing_heads(scores, packing);
+  return existing_heads(step(before, now, weight, bias, c, packing, shift),
+                        packing);
 }
 
 Var existing_cells(const Var& maps, const PackingPtr& packing) {
-  if (packing->dense() || packing->is_along_edges()) return maps;
+  if (packing->dense()) return existing_heads(maps, packing);
   return step(Var(), maps, Var(), Var(), kVanillaStep, packing, {});
 }
 

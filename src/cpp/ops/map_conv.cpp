@@ -6,6 +6,8 @@
 #include "autograd/node.h"
 #include "kernels/map_conv.h"
 #include "kernels/registry.h"
+#include "ops/arithmetic.h"
+#include "ops/attention.h"
 #include "ops/linear.h"
 #include "ops/shape_ops.h"
 #include "runtime/check.h"
@@ -32,6 +34,19 @@ void check_shift(const char* op, const MapShift& shift) {
       ConfigError, shift.down >= 0 && shift.right >= 0, op,
       "shift ({}, {}) goes up or left; expected two numbers of 0 or more",
       shift.down, shift.right);
+}
+
+// The products of ones are 1 in the cells that exist, and 0 elsewhere.
+Var existing_heads(const Var& maps, const PackingPtr& packing) {
+  const std::optional<Window>& window = packing->window();
+  if (!maps.defined() || !window || window->heads == 1 ||
+      window->border != HeadBorder::clip) {
+    return maps;
+  }
+  const Var ones(full({packing->total_queries(), packing->heads()},
+                      maps.dtype(), 1.0, maps.device()));
+  const Var exists = attention_scores(ones, ones, packing, 1.0);
+  return mul(maps, reshape(exists, maps.shape()));
 }
 
 MapShift checked_shift(const char* op, const MapShift& shift,
@@ -70,32 +85,35 @@ Var map_conv(const Var& x, const Var& weight, const Var& bias,
                 shift.down, shift.right);
     return edge_conv(x, weight, bias, packing);
   }
+  const Var cells = existing_heads(x, packing);
   const Shape shape = x.shape();
-  const Tensor flat = reshape_view(contiguous(x.data()), {x.numel()});
+  const Tensor flat = reshape_view(contiguous(cells.data()), {x.numel()});
   const Tensor y = empty_like(flat);
   const std::int64_t side = weight.dim(2);
   const bool shifted = !moved.none();
   kernels::run<MapConvForward>({flat, weight.data(), bias.data(), y,
                                 packing->layout_for(side, shifted), moved});
-  return record("map_conv", reshape_view(y, shape), {x, weight, bias},
-                {flat, weight.data()},
-                [packing, shape, moved, side, shifted](const Node& node,
-                                                       const Tensor& dy) {
-                  const Tensor& x = node.saved(0);
-                  const Tensor& w = node.saved(1);
-                  const bool parameters = node.wants(1) || node.wants(2);
-                  Tensor dx, dw, db;
-                  if (node.wants(0)) dx = empty_like(x);
-                  if (parameters) {
-                    dw = empty_like(w);
-                    db = empty({w.dim(0)}, w.dtype(), w.device());
-                  }
-                  kernels::run<MapConvBackward>(
-                      {reshape_view(dy, x.shape()), x, w, dx, dw, db,
-                       packing->layout_for(side, shifted), moved});
-                  return Node::Gradients{
-                      dx.defined() ? reshape_view(dx, shape) : dx, dw, db};
-                });
+  const Var result =
+      record("map_conv", reshape_view(y, shape), {cells, weight, bias},
+             {flat, weight.data()},
+             [packing, shape, moved, side, shifted](const Node& node,
+                                                    const Tensor& dy) {
+               const Tensor& x = node.saved(0);
+               const Tensor& w = node.saved(1);
+               const bool parameters = node.wants(1) || node.wants(2);
+               Tensor dx, dw, db;
+               if (node.wants(0)) dx = empty_like(x);
+               if (parameters) {
+                 dw = empty_like(w);
+                 db = empty({w.dim(0)}, w.dtype(), w.device());
+               }
+               kernels::run<MapConvBackward>(
+                   {reshape_view(dy, x.shape()), x, w, dx, dw, db,
+                    packing->layout_for(side, shifted), moved});
+               return Node::Gradients{
+                   dx.defined() ? reshape_view(dx, shape) : dx, dw, db};
+             });
+  return existing_heads(result, packing);
 }
 
 }  // namespace ea

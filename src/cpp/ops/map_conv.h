@@ -13,6 +13,10 @@ namespace ea {
 Var map_conv(const Var& x, const Var& weight, const Var& bias,
              const PackingPtr& packing, const MapShift& shift = {});
 
+// Returns maps of windows with 0 in the cells of heads that the window leaves
+// out, since a convolution mixes cells of all heads; returns others unchanged.
+Var existing_heads(const Var& maps, const PackingPtr& packing);
+
 // Throws ShapeError unless the weight fits the heads and k is odd, and
 // DTypeError unless weight and bias have the dtype of the maps.
 void check_map_weight(const char* op, const Var& weight, const Var& bias,
