@@ -13,6 +13,9 @@ from evolving_attention.attention import (
     BucketedPositions,
     Dense,
     Evolving,
+    EvolvingCausal,
+    EvolvingReleased,
+    Predictive,
     Residual,
     Spec,
     Window,
@@ -21,13 +24,17 @@ from evolving_attention.attention import (
 IDS = np.array([[2, 5, 6, 7, 8, 3, 9, 4]])
 
 
-def run(attention: list[Any], **wanted: bool) -> Any:
-    """Returns the output of a BERT with these layers and seed 0."""
+def bert(attention: list[Any]) -> ea.BertModel:
+    """Returns a BERT with these layers and seed 0."""
     sizes = {**SIZES, **NO_DROPOUT, "num_hidden_layers": len(attention)}
     ea.manual_seed(0)
-    model = ea.BertModel(ea.BertConfig(attention=attention, **sizes), "float64").eval()
+    return ea.BertModel(ea.BertConfig(attention=attention, **sizes), "float64").eval()
+
+
+def run(attention: list[Any], **wanted: bool) -> Any:
+    """Returns the output of such a model."""
     with ea.no_grad():
-        return model(IDS, **wanted)
+        return bert(attention)(IDS, **wanted)
 
 
 def with_buckets(causal: bool, *options: int, **more: Any) -> Spec:
@@ -121,6 +128,51 @@ def test_the_running_mean_counts_from_the_start_of_the_chain(
     logits = found.attention_logits[-1].numpy()
     expected = softmax(logits / maps)
     np.testing.assert_allclose(found.attentions[-1].numpy(), expected, atol=1e-6)
+
+
+WINDOW = Spec(scope=Window(3))
+
+
+@pytest.mark.parametrize(
+    ("kind", "with_parameters"),
+    [
+        (Evolving(0.3, 0.4), [3, 4]),
+        (Evolving(0.0, 0.4), [3, 4]),
+        (Evolving(0.3, 0.4, learnable=True), [3, 4]),
+        (Evolving([0.3] * 5, [0, 0, 0.4, 0.4, 0]), [3]),
+        (EvolvingReleased(0.3, 0.4), [4]),
+        (Predictive(0.3), [3, 4]),
+        (Predictive(0.3, 2), [3, 4]),
+    ],
+    ids=str,
+)
+def test_layers_count_from_the_start_of_their_chain(
+    kind: Any, with_parameters: list[int]
+) -> None:
+    model = bert([WINDOW, WINDOW, kind, kind, kind])
+    names = [name for name, _ in model.named_parameters() if ".evolving_" in name]
+    layers = {int(name.split(".layer.")[1].split(".")[0]) for name in names}
+    assert sorted(layers) == with_parameters
+    with ea.no_grad():
+        found = model(IDS, output_attention_logits=True, output_attention_scores=True)
+    maps = [x[2].numpy() for x in (found.attention_logits, found.attention_scores)]
+    np.testing.assert_array_equal(*maps)
+
+
+@pytest.mark.parametrize(
+    "before", [Spec(), Spec(scope=Dense(causal=True)), Evolving(0.3, 0.4)]
+)
+def test_dense_layers_are_one_chain(before: Any) -> None:
+    names = [name for name, _ in bert([before, Evolving(0.3, 0.4)]).named_parameters()]
+    assert any("layer.1.attention.self.evolving_conv" in name for name in names)
+
+
+def test_a_chain_of_the_causal_kind_without_skip_starts_with_a_convolution() -> None:
+    model = bert(
+        [WINDOW, Spec(scope=Dense(causal=True), evolve=EvolvingCausal(0, 0.4))]
+    )
+    names = [name for name, _ in model.named_parameters()]
+    assert any("layer.1.attention.self.evolving_conv" in name for name in names)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ namespace {
 TransformerLayerConfig layer_config(const BertSizes& s, DType dtype) {
   TransformerLayerConfig config;
   config.attention = AttentionConfig::of(s.hidden, s.heads, s.hidden / s.heads);
-  config.attention.num_layers = static_cast<int>(s.layers);
+  config.attention.place.count = static_cast<int>(s.layers);
   config.attention.dropout = s.attention_dropout;
   config.attention.init = AffineInit::normal(s.init_std);
   config.attention.dtype = dtype;

@@ -45,15 +45,15 @@ LayerMaker layer_maker(const GatSizes& s, bool classifies,
     a.dropout = s.attention_dropout;
     a.projects = false;
     a.dtype = dtype;
-    a.layer = last && s.output_heads != s.heads ? 0 : i;
-    a.num_layers = static_cast<int>(s.layers);
+    a.place.count = static_cast<int>(s.layers);
+    const AttentionSpec& spec = a.enter(specs, i);
+    if (last && s.output_heads != s.heads) a.layer = 0;
     c.in_size = i == 0 ? s.features : s.hidden;
     c.dropout = s.dropout;
     c.averages = last;
     c.activates = !last;
     c.projected = i == 0;
-    return std::make_shared<GraphLayer>(
-        c, spec_of_layer(specs, i, static_cast<int>(s.layers)));
+    return std::make_shared<GraphLayer>(c, spec);
   };
 }
 

@@ -28,7 +28,7 @@ bool chosen(const Options& o, const char* key, const char* otherwise,
 AugmentedLayerConfig layer_config(const SeriesSizes& s, DType dtype) {
   AugmentedLayerConfig c;
   c.attention = AttentionConfig::of(s.hidden, s.heads, s.inner / s.heads);
-  c.attention.num_layers = kLayersPerBlock * static_cast<int>(s.blocks);
+  c.attention.place.count = kLayersPerBlock * static_cast<int>(s.blocks);
   c.attention.dropout = s.attention_dropout;
   c.attention.carry_dropout = s.hidden_dropout;
   c.attention.init = AffineInit::uniform(s.hidden);
@@ -49,14 +49,12 @@ AugmentedLayerConfig layer_config(const SeriesSizes& s, DType dtype) {
 LayerMaker layer_maker(const SeriesSizes& sizes, const ModelConfig& model) {
   return [sizes, config = layer_config(sizes, model.dtype),
           specs = model.attention](int i) mutable {
-    config.attention.layer = i;
     config.dilation = 1;
     for (int block = 0; block < i / kLayersPerBlock; ++block) {
       config.dilation *= sizes.dilation_base;
     }
     config.ends_block = i % kLayersPerBlock == kLayersPerBlock - 1;
-    const AttentionSpec& spec =
-        spec_of_layer(specs, i, config.attention.num_layers);
+    const AttentionSpec& spec = config.attention.enter(specs, i);
     return std::make_shared<AugmentedLayer>(
         config,
         sizes.relative ? with_relative(spec, sizes.max_length - 1) : spec);

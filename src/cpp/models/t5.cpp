@@ -69,7 +69,7 @@ TransformerLayerConfig layer_config(const T5Settings& s, DType dtype,
   attention.query_init = s.init(s.width * s.head_width);
   attention.names = kProjections;
   attention.dtype = dtype;
-  attention.num_layers = layers;
+  attention.place.count = layers;
   config.intermediate_size = s.intermediate;
   config.activation = s.activation;
   config.gated = s.gated;

@@ -80,7 +80,7 @@ BranchLayerConfig net_layer(const TextNetSizes& s, DType dtype) {
   BranchLayerConfig config;
   TransformerLayerConfig& layer = config.layer;
   layer.attention = AttentionConfig::of(s.hidden, s.heads, s.inner / s.heads);
-  layer.attention.num_layers = static_cast<int>(s.layers);
+  layer.attention.place.count = static_cast<int>(s.layers);
   layer.attention.dropout = s.attention_dropout;
   layer.attention.init = AffineInit::glorot();
   layer.attention.dtype = dtype;
@@ -98,10 +98,8 @@ LayerMaker net_layer_maker(const TextNetSizes& sizes,
                            const ModelConfig& model) {
   return [sizes, config = net_layer(sizes, model.dtype),
           specs = model.attention](int i) mutable {
-    config.layer.attention.layer = i;
     config.states = sizes.dense ? i + 1 : 1;
-    const AttentionSpec& spec =
-        spec_of_layer(specs, i, config.layer.attention.num_layers);
+    const AttentionSpec& spec = config.layer.attention.enter(specs, i);
     const bool relative =
         sizes.positions == NetPositions::learned ||
         (sizes.positions == NetPositions::usual && !spec.bias);

@@ -67,7 +67,7 @@ TransformerLayerConfig layer_config(const VaswaniSettings& s, DType dtype,
                                     std::int64_t intermediate) {
   TransformerLayerConfig config;
   config.attention = AttentionConfig::of(s.width, heads, s.width / heads);
-  config.attention.num_layers = static_cast<int>(layers);
+  config.attention.place.count = static_cast<int>(layers);
   config.attention.dropout = s.attention_dropout;
   config.attention.init = AffineInit::glorot();
   config.attention.dtype = dtype;

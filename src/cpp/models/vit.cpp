@@ -92,7 +92,7 @@ TransformerLayerConfig layer_config(const VitSizes& s, DType dtype) {
   TransformerLayerConfig config;
   config.attention =
       AttentionConfig::of(s.hidden(), s.heads, s.hidden() / s.heads);
-  config.attention.num_layers = static_cast<int>(s.layers);
+  config.attention.place.count = static_cast<int>(s.layers);
   config.attention.dropout = s.attention_dropout;
   config.attention.biased = s.qkv_bias;
   config.attention.init = AffineInit::normal(s.init_std);

@@ -101,8 +101,8 @@ class StepContext:
     """Context of a call to a slot's method.
 
     Attributes:
-        layer: index of the layer, from 0.
-        num_layers: number of layers of the model.
+        layer: index of the layer in its chain of maps, from 0.
+        num_layers: number of layers of the chain.
         num_heads: number of attention heads.
         packing: memory layout of the maps; the ``packing`` argument of
             ``ea.functional.map_conv`` and others.
@@ -135,8 +135,8 @@ class CustomEvolve(Evolve):
     def parameters(self, layer: int, num_heads: int) -> dict[str, np.ndarray]:
         """Initial values of one layer's parameters, by name (none by default).
 
-        They train with the model and are stored as
-        ``encoder.layer.{layer}.attention.self.evolve.{name}``.
+        ``layer`` counts from the start of the chain of maps. They train with the model
+        and are stored as ``encoder.layer.{i}.attention.self.evolve.{name}``.
         """
         return {}
 

@@ -22,6 +22,16 @@ SlotSite site_of(const AttentionConfig& c) {
 
 }  // namespace
 
+const AttentionSpec& AttentionConfig::enter(const AttentionSpecs& specs,
+                                            int i) {
+  place.index = i;
+  const AttentionSpec& spec = spec_of_layer(specs, i, place.count);
+  const StackPlace chain = place_in_chain(specs, place);
+  layer = chain.index;
+  num_layers = chain.count;
+  return spec;
+}
+
 Attention::Attention(const AttentionConfig& config, const AttentionSpec& spec)
     : config_(config),
       slots_(make_slots(spec, site_of(config))),

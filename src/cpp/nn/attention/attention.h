@@ -45,6 +45,9 @@ struct AttentionConfig {
   int num_layers = 1;  // length of the chain
   StackPlace place = {};
 
+  // Sets the places of layer i of a stack of place.count layers, and returns
+  // its spec. Throws ConfigError unless there is one spec, or one for each.
+  const AttentionSpec& enter(const AttentionSpecs& specs, int i);
   std::int64_t key_size() const { return heads * head_key_width; }
   std::int64_t value_size() const { return heads * head_value_width; }
 };

@@ -21,6 +21,10 @@ struct SlotSite {
   std::int64_t head_value_width = 1;  // of values
   DType dtype = DType::f32;
   StackPlace place = {};
+
+  StackPlace in_stack() const {
+    return place.count > 0 ? place : StackPlace{layer, num_layers};
+  }
 };
 
 // Returns this layer's value of an option with `per_layer`. Throws ConfigError

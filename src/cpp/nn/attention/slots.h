@@ -18,7 +18,7 @@ struct Tokens {
 };
 
 // A layer's index among all attention layers of its stack, and their number. A
-// stack with maps of several sizes has several chains.
+// stack with maps of several sizes or layouts has several chains.
 struct StackPlace {
   int index = 0, count = 0;  // count 0: the stack is one chain
 };

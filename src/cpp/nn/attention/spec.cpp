@@ -12,6 +12,15 @@ SlotMaker<Slot> plain(const char* kind) {
   return slot_maker<Slot>(options);
 }
 
+// Whether maps go on from one layer to the next: dense maps do so from and to
+// causal ones. A scope written in Python decides in each pass.
+bool continues_maps(const AttentionSpec& next, const AttentionSpec& previous) {
+  Options a = next.scope.options, b = previous.scope.options;
+  if (!a.has("kind") || !b.has("kind")) return true;
+  for (Options* options : {&a, &b}) options->set("causal", false);
+  return a == b;
+}
+
 }  // namespace
 
 AttentionSpec::AttentionSpec()
@@ -19,11 +28,22 @@ AttentionSpec::AttentionSpec()
       scope(plain<Scope>("dense")),
       evolve(plain<Evolve>("vanilla")) {}
 
+StackPlace place_in_chain(const AttentionSpecs& specs,
+                          const StackPlace& layer) {
+  if (specs.size() == 1) return layer;
+  const auto continues = [&specs](int i) {
+    const auto at = static_cast<std::size_t>(i);
+    return continues_maps(specs[at], specs[at - 1]);
+  };
+  int first = layer.index, end = layer.index + 1;
+  while (first > 0 && continues(first)) --first;
+  while (end < layer.count && continues(end)) ++end;
+  return {layer.index - first, end - first};
+}
+
 double of_layer(const Options& options, const char* key, const SlotSite& site) {
   const std::vector<double> all = options.numbers(key);
-  const StackPlace place = site.place.count > 0
-                               ? site.place
-                               : StackPlace{site.layer, site.num_layers};
+  const StackPlace place = site.in_stack();
   EA_CHECK_AS(
       ConfigError,
       all.size() == 1 || all.size() == static_cast<std::size_t>(place.count),

@@ -22,6 +22,11 @@ struct AttentionSpec {
 // One spec for all layers, or one for each.
 using AttentionSpecs = std::vector<AttentionSpec>;
 
+// Returns a layer's index in its chain, and the chain's length: a chain ends
+// where the next layer's scope lays out its maps differently. There is one
+// spec, or one for each layer.
+StackPlace place_in_chain(const AttentionSpecs& specs, const StackPlace& layer);
+
 // Throws ConfigError unless there is one spec, or one for each layer.
 const AttentionSpec& spec_of_layer(const AttentionSpecs& specs, int layer,
                                    int num_layers);

@@ -55,10 +55,9 @@ LayerMaker decoder_maker(const TransformerLayerConfig& layer,
                          const AttentionSpecs& self,
                          const AttentionSpecs& cross) {
   return [config = layer, self, cross](int i) mutable {
-    const int n = config.attention.num_layers;
-    config.attention.layer = i;
-    return std::make_shared<DecoderLayer>(config, spec_of_layer(self, i, n),
-                                          spec_of_layer(cross, i, n));
+    const AttentionSpec& own = config.attention.enter(self, i);
+    return std::make_shared<DecoderLayer>(
+        config, own, spec_of_layer(cross, i, config.attention.place.count));
   };
 }
 

@@ -25,9 +25,8 @@ LayerOutput EncoderLayer::forward(const LayerState& state,
 LayerMaker encoder_maker(const TransformerLayerConfig& layer,
                          const AttentionSpecs& specs) {
   return [config = layer, specs](int i) mutable {
-    config.attention.layer = i;
-    return std::make_shared<EncoderLayer>(
-        config, spec_of_layer(specs, i, config.attention.num_layers));
+    const AttentionSpec& spec = config.attention.enter(specs, i);
+    return std::make_shared<EncoderLayer>(config, spec);
   };
 }
 

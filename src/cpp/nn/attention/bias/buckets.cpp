@@ -62,7 +62,7 @@ class BucketBias final : public Bias {
   BucketBias(const Buckets& buckets, std::optional<double> deviation,
              const SlotSite& site)
       : buckets_(buckets) {
-    if (site.layer > 0) return;
+    if (site.in_stack().index > 0) return;
     const auto width = static_cast<double>(site.heads * site.head_key_width);
     table_ = add_parameter(
         "relative_attention_bias.weight", {buckets.number, site.heads},
