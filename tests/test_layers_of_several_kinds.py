@@ -130,6 +130,27 @@ def test_the_running_mean_counts_from_the_start_of_the_chain(
     np.testing.assert_allclose(found.attentions[-1].numpy(), expected, atol=1e-6)
 
 
+def test_the_default_of_the_running_mean_follows_the_depth_of_the_model() -> None:
+    """The chain has 24 layers, the model 25."""
+    shown = {"output_attentions": True, "output_attention_logits": True}
+    found = run([Spec(scope=Window(3)), *[Residual()] * 24], **shown)
+    expected = softmax(found.attention_logits[-1].numpy() / 24)
+    np.testing.assert_allclose(found.attentions[-1].numpy(), expected, atol=1e-12)
+
+
+def test_chains_of_images_count_to_the_depth_of_the_model() -> None:
+    """None of the chains of these 26 layers is longer than 24."""
+    image = np.random.default_rng(0).normal(size=(1, 3, 64, 64)).astype(np.float32)
+    found = []
+    for mean in (None, True):
+        ea.manual_seed(0)
+        sizes = {"num_labels": 5, "image_size": 64}
+        model = ea.create_model("aa_resnet34", attention=Residual(mean), **sizes).eval()
+        with ea.no_grad():
+            found.append(model(image).logits.numpy())
+    np.testing.assert_array_equal(*found)
+
+
 WINDOW = Spec(scope=Window(3))
 
 

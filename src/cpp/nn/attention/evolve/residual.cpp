@@ -6,12 +6,13 @@ namespace ea {
 
 namespace {
 
-// The paper uses the running mean for models deeper than 24 layers.
+// The paper uses the running mean for models deeper than 24 layers, whatever
+// the length of their chains.
 constexpr int kDeep = 24;
 
 std::unique_ptr<Evolve> make_residual(const Options& options,
                                       const SlotSite& site) {
-  const bool mean = options.flag("running_mean", site.num_layers > kDeep);
+  const bool mean = options.flag("running_mean", site.in_stack().count > kDeep);
   return std::make_unique<ClosedForm>(EvolveCoefficients{0, 0, 1, 1, 0},
                                       EvolveKernel{}, site, site.layer == 0,
                                       mean);
