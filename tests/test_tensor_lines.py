@@ -276,6 +276,8 @@ def test_powers_of_zero_and_negative_numbers():
     assert zero.grad.tolist() == [0]
     assert (ea.Tensor([-2.0]) ** 3).tolist() == [-8]
     assert np.isnan((ea.Tensor([-2.0]) ** 0.5).item())
+    signs = [np.signbit((ea.Tensor([-0.0]) ** p).item()) for p in (0.5, 2.5, -2.5, -1)]
+    assert signs == [False, False, False, True]
 
 
 def test_powers_with_tensors_in_the_exponent():

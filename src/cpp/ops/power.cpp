@@ -60,7 +60,9 @@ Tensor product_power(const Tensor& x, double p) {
     if (n > 1) square = run(BinaryOp::mul, square, square);
   }
   if (p != std::floor(p)) {
-    const Tensor root = run(Activation::sqrt, x);
+    // The square root of -0.0 is -0.0, its other powers are 0.0.
+    const Tensor root = run(BinaryOp::add, run(Activation::sqrt, x),
+                            zeros(x.shape(), x.dtype(), x.device()));
     y = y.defined() ? run(BinaryOp::mul, y, root) : root;
   }
   if (p == 1.0) return clone(x);  // never the memory of x
