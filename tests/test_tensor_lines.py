@@ -236,6 +236,11 @@ WRONG = {
     "two axes": (lambda t: t.sum(axis=0, dim=1), ea.ConfigError, "axis and dim"),
     "integer power": (lambda t: (t > 0).pow(2), ea.DTypeError, "floating"),
     "size": (lambda t: t.size(3), ea.ShapeError, "axis 3"),
+    "options of NumPy": (
+        lambda t: np.sum(t, where=np.asarray(t) > 0),
+        ea.ConfigError,
+        r"np\.sum of a tensor .*\['where'\].*\.numpy\(\)",
+    ),
 }
 
 

@@ -105,9 +105,19 @@ bool is_real(const py::handle& object) {
 py::object array_function(const Var& /*self*/, const py::object& function,
                           const py::object& /*types*/, const AnyTuple& inputs,
                           const AnyDict& options) {
-  const py::object result = function.attr("__wrapped__")(*inputs, **options);
-  if (!grad_enabled() || !any_within(result, is_real)) return result;
   const auto name = function.attr("__name__").cast<std::string>();
+  py::object result;
+  try {
+    result = function.attr("__wrapped__")(*inputs, **options);
+  } catch (const py::error_already_set& e) {
+    if (!e.matches(PyExc_TypeError) || options.empty()) throw;
+    fail<ConfigError>("tensor",
+                      "np.{} of a tensor does not take all of the options {}; "
+                      "leave them out, use the tensor's own methods, or pass "
+                      ".numpy()",
+                      name, py::str(py::list(options)).cast<std::string>());
+  }
+  if (!grad_enabled() || !any_within(result, is_real)) return result;
   const bool fresh = name.size() > 5 && name.substr(name.size() - 5) == "_like";
   check_kept(fresh || (!any_within(inputs, has_gradient) &&
                        !any_within(options, has_gradient)),
