@@ -124,6 +124,12 @@ py::object ask_for_capsule(const py::object& object) {
     return object.attr("__dlpack__")(py::arg("stream") = ours);
   } catch (const py::error_already_set& e) {
     if (!e.matches(PyExc_BufferError)) throw;
+    EA_CHECK_AS(
+        InputError,
+        !py::getattr(object, "requires_grad", py::bool_(false)).cast<bool>(),
+        "from_dlpack",
+        "the tensor of another library requires a gradient, which "
+        "would be lost; expected one without: pass .detach()");
     fail<InputError>("from_dlpack",
                      "its owner does not lend the memory: {} To copy an array, "
                      "use ea.Tensor(array)",
