@@ -299,7 +299,7 @@ def test_a_step_that_writes_into_maps_changes_no_output(frozen):
         previous += scores
         return previous
 
-    model = tiny("BertModel", kind_of(step), **NO_DROPOUT).eval()
+    model = tiny("BertModel", kind_of(step), dtype="float64", **NO_DROPOUT).eval()
     asked = {"output_attention_logits": True, "output_attention_scores": True}
     recorded = model(**BATCH.packed(), **asked)
     for parameter in model.parameters():
@@ -308,7 +308,7 @@ def test_a_step_that_writes_into_maps_changes_no_output(frozen):
         found = model(**BATCH.packed(), **asked)
     for name in ("attention_logits", "attention_scores"):
         for one, other in zip(found[name], recorded[name], strict=True):
-            assert np.allclose(one, other, atol=1e-6), name
+            assert np.allclose(one, other, atol=1e-12), name
 
 
 def test_a_scope_that_writes_into_logits_changes_no_output():
