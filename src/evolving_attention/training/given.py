@@ -244,7 +244,6 @@ _REPLACED = {
     "prediction_step": "compute_loss",
     "evaluation_loop": "evaluate",
     "prediction_loop": "predict",
-    "create_scheduler": "optimizers=(optimizer, schedule)",
     "get_decay_parameter_names": "create_optimizer",
     "get_optimizer_cls_and_kwargs": "create_optimizer",
     "get_batch_samples": "data_collator",
@@ -257,13 +256,18 @@ _REPLACED = {
     "_maybe_log_save_evaluate": "a callback",
     "_inner_training_loop": "train",
 }
+_CALLED = {  # methods that this Trainer calls by keywords, as transformers' does
+    "create_optimizer_and_scheduler": ("num_training_steps",),
+    "create_scheduler": ("num_training_steps", "optimizer"),
+}
 
 
 def check_methods(kind: type) -> None:
     """Rejects a subclass of Trainer with a method that only transformers' calls.
 
     Raises:
-        ConfigError: there is one, of its own or of another base class.
+        ConfigError: there is one, of its own or of another base class; or a method
+            cannot be called as in transformers.
     """
     for name, replacement in _REPLACED.items():
         if hasattr(kind, name):
@@ -271,6 +275,14 @@ def check_methods(kind: type) -> None:
                 f"{kind.__name__}.{name}: this Trainer calls no such method, expected "
                 f"one that it calls; use {replacement}"
             )
+    for name, keywords in _CALLED.items():
+        try:
+            inspect.signature(getattr(kind, name)).bind(None, **dict.fromkeys(keywords))
+        except TypeError as error:
+            raise ConfigError(
+                f"{kind.__name__}.{name} cannot be called ({error}), expected "
+                f"{name}(self, {', '.join(keywords)}); give it these parameters"
+            ) from error
 
 
 _OURS = {"SGD": "SGD", "RAdam": "RAdam"}  # by PyTorch's names; all others: AdamW

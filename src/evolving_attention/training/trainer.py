@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention import optim
 from evolving_attention.data.row_forms import sets_of
 from evolving_attention.errors import InputError
 from evolving_attention.training import batches as b
@@ -29,7 +28,6 @@ from evolving_attention.training import (
     parallel,
     precision,
     runtime,
-    schedules,
     trials,
 )
 from evolving_attention.training.arguments import TrainingArguments
@@ -39,6 +37,7 @@ from evolving_attention.training.evaluate import Evaluator, given_loss, replaced
 from evolving_attention.training.fingerprint import run_fingerprint
 from evolving_attention.training.interrupts import InterruptGuard, SignalReceived
 from evolving_attention.training.loaders import Loaders
+from evolving_attention.training.optimizers import Optimizers
 from evolving_attention.training.plan import RunPlan, make_plan
 from evolving_attention.training.reporting import Reporter
 from evolving_attention.training.saving import Saver
@@ -54,9 +53,10 @@ from evolving_attention.training.weights import RowWeights, weighted_loss
 
 _MADE = {"team", "model", "device", "state", "control", "callback_handler"}
 _MADE |= {"_guard", "_loaders", "_evaluator", "_reporter", "_saver", "_weights"}
+_MADE.add("_of_last_run")
 
 
-class Trainer(Surroundings):
+class Trainer(Optimizers, Surroundings):
     """Fine-tunes a model, with the interface of Hugging Face's Trainer.
 
     A run is a function of model, data and arguments: its result is bit-identical for
@@ -85,7 +85,8 @@ class Trainer(Surroundings):
         compute_metrics: maps EvalPrediction(predictions, label_ids) to a dict, or to
             one number, which is called ``metric``.
         callbacks: further callbacks, as instances or classes.
-        optimizers: (optimizer, schedule) instead of those that ``args`` name.
+        optimizers: (optimizer, schedule) instead of those that ``args`` name; those
+            assigned to ``optimizer`` and ``lr_scheduler`` later are used as well.
         compute_loss_func: replaces the model's loss, called as
             ``compute_loss_func(outputs, labels, num_items_in_batch=n)``.
         model_init: makes a model for each ``train()``, after the seed was set.
@@ -126,8 +127,7 @@ class Trainer(Surroundings):
         self.data_collator, self.processing_class = data_collator, processing_class
         self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
         self.compute_metrics = compute_metrics
-        self._given = given.check_optimizers(optimizers)
-        self.optimizer, self.lr_scheduler = self._given
+        self.optimizer, self.lr_scheduler = given.check_optimizers(optimizers)
         self._set_up(model, given.check_callbacks(callbacks))
 
     def _set_up(self, model: Any, callbacks: list[Any]) -> None:
@@ -160,7 +160,7 @@ class Trainer(Surroundings):
         other = copy.copy(self)
         for name in _MADE & vars(other).keys():
             delattr(other, name)
-        other.optimizer, other.lr_scheduler = self._given
+        other.optimizer, other.lr_scheduler = self._given()
         theirs = [DefaultFlowCallback(), *self._reporter.displays()]
         return other, trials.own_callbacks(self.callback_handler.callbacks, theirs)
 
@@ -176,7 +176,7 @@ class Trainer(Surroundings):
         """Sets the model, or a new one from ``model_init``, in its type and device."""
         if self.model_init is not None:
             runtime.set_seed(self.args.seed)
-        own = self._given[0]
+        own = self._given()[0]
         self.model = given.model_of(model, self.model_init, own)
         precision.check(self.model, self.args, own is not None)
         self.device = runtime.place_model(self.model, self.team.device(self.args))
@@ -389,7 +389,7 @@ class Trainer(Surroundings):
 
     def _begin(self, plan: RunPlan, rows: Any, path: pathlib.Path | None) -> None:
         """Sets model, optimizer, schedule, generators and counters to their start."""
-        self.create_optimizer_and_scheduler(plan)
+        self._make_optimizers(plan.max_steps)
         self.control = TrainerControl()
         parts = ckpt.RunParts(
             model=self.model,
@@ -506,28 +506,6 @@ class Trainer(Surroundings):
                 f"row, not -1 in all of them; this batch has {', '.join(inputs)}"
             )
         return loss
-
-    def create_optimizer(self) -> Any:
-        """Creates the optimizer in the arguments; no decay on biases and LayerNorm."""
-        parameters, args = self.model.named_parameters(), self.args
-        return optim.create(args.optim, parameters, **args.optimizer_settings())
-
-    def create_optimizer_and_scheduler(self, plan: RunPlan) -> None:
-        """Creates optimizer and schedule unless the Trainer was given them.
-
-        Raises:
-            ConfigError: every parameter of the model is frozen.
-        """
-        args = self.args
-        given.check_trainable(self.model)
-        self.optimizer, self.lr_scheduler = self._given
-        if self.optimizer is None:
-            self.optimizer = self.create_optimizer()
-        if self.lr_scheduler is None:
-            options: Any = args.lr_scheduler_kwargs  # a dict after the arguments' check
-            name, steps = args.lr_scheduler_type, (plan.warmup_steps, plan.max_steps)
-            schedule = schedules.get_scheduler(name, self.optimizer, *steps, options)
-            self.lr_scheduler = schedule
 
     def log(self, logs: dict[str, Any]) -> None:
         """Adds the epoch to ``logs``, extends log_history and calls the callbacks."""
