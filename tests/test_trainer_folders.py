@@ -312,3 +312,39 @@ def test_collators_without_a_plain_state_train(tmp_path: Path) -> None:
         )
         trainer.train()
         trainer.train(resume_from_checkpoint=True)
+
+
+# ------------------------------------------------------------- an own save_model
+
+
+class Notes(Trainer):
+    """Writes a note beside each model."""
+
+    def save_model(
+        self, output_dir: str | None = None, _internal_call: bool = False
+    ) -> None:
+        super().save_model(output_dir, _internal_call)
+        folder = Path(output_dir or self.args.output_dir)
+        (folder / "note").write_text(str(_internal_call))
+
+
+def test_an_own_save_model_writes_the_checkpoints(tmp_path: Path) -> None:
+    args = trainer(tmp_path / "a").args
+    own = Notes(FakeModel(), args, train_dataset=make_rows(24))
+    own.train()
+    own.save_model()
+    for name, internal in (("checkpoint-12", "True"), ("", "False")):
+        folder = tmp_path / "a" / name
+        assert (folder / "note").read_text() == internal
+        assert (folder / "training_args.json").is_file()
+    (tmp_path / "a/checkpoint-12/note").write_text("damaged")
+    with pytest.warns(UserWarning, match="note: differs from manifest"):
+        last = get_last_checkpoint(tmp_path / "a")
+    assert last is not None
+    assert last.endswith("checkpoint-8")
+
+
+def test_an_own_save_model_takes_what_checkpoints_pass() -> None:
+    says = r"Own\.save_model cannot be called .*_internal_call.*, expected save_model\("
+    with pytest.raises(ConfigError, match=says):
+        type("Own", (Trainer,), {"save_model": lambda self, output_dir=None: None})

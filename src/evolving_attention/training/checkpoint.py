@@ -17,7 +17,7 @@ import re
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +36,6 @@ from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.state import (
     STATE,
     TrainerState,
-    plain,
     read_values,
 )
 
@@ -74,7 +73,7 @@ class RunParts:
     optimizer: Any
     schedule: Any
     args: TrainingArguments
-    processing_class: Any
+    save_model: Callable[..., Any]  # (output_dir, _internal_call)
     data_collator: Any
     fingerprint: dict[str, Any]
 
@@ -286,11 +285,9 @@ def save(
     def write(folder: pathlib.Path) -> None:
         import safetensors.numpy
 
-        parts.model.save_pretrained(folder)
-        save_processing_class(parts.processing_class, folder)
+        parts.save_model(output_dir=str(folder), _internal_call=True)
         if optimizer is not None:
             durable.write_bytes(folder / OPTIMIZER, safetensors.numpy.save(tensors))
-        durable.write_json(folder / ARGUMENTS, plain(args.to_dict()))
         durable.write_json(
             folder / STATE, {**state.to_dict(), "resume": _resume_facts(parts)}
         )
@@ -304,12 +301,6 @@ def save(
         protect=[best] if best else [],
         bytes_needed=need,
     )
-
-
-def save_processing_class(processing_class: Any, folder: pathlib.Path) -> None:
-    """Writes the tokenizer next to the model, if it can be written."""
-    if hasattr(processing_class, "save_pretrained"):
-        processing_class.save_pretrained(folder)
 
 
 def usable(path: pathlib.Path) -> AbstractContextManager[None]:

@@ -259,6 +259,7 @@ _REPLACED = {
 _CALLED = {  # methods that this Trainer calls by keywords, as transformers' does
     "create_optimizer_and_scheduler": ("num_training_steps",),
     "create_scheduler": ("num_training_steps", "optimizer"),
+    "save_model": ("output_dir", "_internal_call"),
 }
 
 

@@ -36,8 +36,16 @@ class Surroundings:
         """Rejects methods that nothing would call."""
         given.check_methods(cls)
 
-    def save_model(self, output_dir: str | None = None) -> None:
+    def save_model(
+        self, output_dir: str | None = None, _internal_call: bool = False
+    ) -> None:
         """Writes weights, configuration, tokenizer and training_args.json.
+
+        A subclass may override it: checkpoints are written by it too.
+
+        Args:
+            output_dir: default: that of the arguments.
+            _internal_call: True: for a checkpoint, whose weights are checked already.
 
         Raises:
             NonFiniteError: a weight is NaN or infinite; nothing is written.
@@ -46,10 +54,12 @@ class Surroundings:
         if not self.team.is_first:
             return
         folder = pathlib.Path(output_dir or self.args.output_dir)
-        numerics.check_finite(self.model, None, f"saving {folder}")
-        durable.make_folder(folder)
+        if not _internal_call:
+            numerics.check_finite(self.model, None, f"saving {folder}")
+            durable.make_folder(folder)
         self.model.save_pretrained(folder)
-        ckpt.save_processing_class(self.processing_class, folder)
+        if hasattr(self.processing_class, "save_pretrained"):
+            self.processing_class.save_pretrained(folder)
         durable.write_json(folder / ckpt.ARGUMENTS, plain(self.args.to_dict()))
 
     def save_state(self) -> None:

@@ -396,7 +396,7 @@ class Trainer(Optimizers, Surroundings):
             optimizer=self.optimizer,
             schedule=self.lr_scheduler,
             args=self.args,
-            processing_class=self.processing_class,
+            save_model=self.save_model,
             data_collator=self.data_collator,
             fingerprint=run_fingerprint(self.args, self.model, rows, self.team.size)
             | self._weights.fingerprint(),
