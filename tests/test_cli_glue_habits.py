@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import shutil
 import sys
 import types
 from pathlib import Path
@@ -20,6 +21,7 @@ from evolving_attention.cli.glue_arguments import DataTrainingArguments
 from evolving_attention.cli.main import app
 from evolving_attention.cli.spelling import as_flags
 from evolving_attention.errors import ConfigError
+from evolving_attention.training.fingerprint import compare
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "bad", "film", ","]
 
@@ -75,6 +77,22 @@ def run(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
 def weights(folder: Path) -> dict[str, bytes]:
     model = ea.AutoModelForSequenceClassification.from_pretrained(folder)
     return {name: np.asarray(p).tobytes() for name, p in model.named_parameters()}
+
+
+def test_another_checkpoint_does_not_resume(
+    run: Any, model: Path, tmp_path: Path
+) -> None:
+    code, _, err = run()
+    assert code == 0, err
+    same = shutil.copytree(model, tmp_path / "same")
+    ea.BertModel(ea.BertConfig.from_pretrained(model)).save_pretrained(tmp_path / "new")
+    shutil.copy(model / "vocab.txt", tmp_path / "new")
+    code, _, err = run(model_name_or_path=tmp_path / "new", max_steps=4)
+    assert code != 0
+    assert "the saved run used other --model_name_or_path; restore it, start" in err
+    code, _, err = run(model_name_or_path=same, max_steps=4)
+    assert code == 0, err
+    compare({}, {"model_name_or_path": "1f"}, str(tmp_path), False)  # an earlier run
 
 
 def test_another_separator_is_seen_and_can_be_named(run: Any) -> None:

@@ -233,6 +233,10 @@ def test_an_encoder_without_the_tasks_head_gets_a_new_one(
     assert "cls.predictions.transform.dense.weight" in new
     assert ("cls.seq_relationship.weight" in new) == pairs
     assert all(name.startswith("cls.") for name in new)
+    words[3] = tmp_path / "o"  # trained, unlike that of the run in this folder
+    code, _, told = run(*words, *(["--next_sentence"] if pairs else []))
+    assert code != 0
+    assert "the saved run used other --model_name_or_path; restore it" in told
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,7 @@ class FineTuning(TrainedRun):
             overrides: config options; they replace those of --config_name.
         """
         from evolving_attention.modeling import AutoConfig
+        from evolving_attention.modeling.untrained import weights_hash
 
         options: dict[str, Any] = {}
         if self.model_args.config_name:
@@ -217,4 +218,6 @@ class FineTuning(TrainedRun):
             option = "(on the command line: --ignore_mismatched_sizes)"
             raise type(error)(f"{error} {option}") from error
         _LOGGER.info("%s", model.load_report)
+        if self.args.do_train:
+            model.initial_facts = {"model_name_or_path": weights_hash(model)}
         return model

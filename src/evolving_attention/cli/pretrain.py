@@ -247,6 +247,7 @@ class _Source:
 
     def _from_checkpoint(self, size: int, dtype: str) -> Any:
         from evolving_attention import modeling
+        from evolving_attention.modeling.untrained import weights_hash
 
         auto: Any = modeling.AutoModelForMaskedLM
         if self.task == "pretraining":
@@ -263,6 +264,7 @@ class _Source:
                 "leave --tokenizer out",
             )
         self.longest = self._check_length(model.config)
+        model.initial_facts = {"model_name_or_path": weights_hash(model)}
         return model
 
     def _check_length(self, config: Any) -> int:

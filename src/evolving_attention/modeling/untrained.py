@@ -1,9 +1,9 @@
-"""Tracks new task heads and warns once when one predicts untrained."""
+"""Tracks new task heads and warns once when one predicts untrained; hashes weights."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -22,7 +22,7 @@ class NewHead:
 
     def __init__(self, model: Any, names: Sequence[str]) -> None:
         self.names = tuple(names)
-        self._drawn = self._digest(model)
+        self._drawn = weights_hash(model, self.names)
         self._is_told = False
 
     def predicts(self, model: Any) -> None:
@@ -30,17 +30,23 @@ class NewHead:
         if self._is_told:
             return
         self._is_told = True
-        if self._digest(model) == self._drawn:
+        if weights_hash(model, self.names) == self._drawn:
             say(
                 f"{type(model).__name__} predicts with an untrained head: "
                 f"{', '.join(self.names)} are new and random; fine-tune the model "
                 "(Trainer.train, --do_train) or load a checkpoint that has them"
             )
 
-    def _digest(self, model: Any) -> bytes:
-        """Hashes the values as bfloat16, so a change of element type has no effect."""
-        digest = hashlib.blake2b(digest_size=16)
-        for name, tensor in model.named_parameters():
-            if name in self.names:
-                digest.update(host_array(tensor).astype(ml_dtypes.bfloat16).tobytes())
-        return digest.digest()
+
+def weights_hash(model: Any, names: Container[str] | None = None) -> str:
+    """Hashes the values as bfloat16, so a change of element type has no effect.
+
+    Args:
+        model: the model.
+        names: names of the parameters; default: all.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for name, tensor in model.named_parameters():
+        if names is None or name in names:
+            digest.update(host_array(tensor).astype(ml_dtypes.bfloat16).tobytes())
+    return digest.hexdigest()

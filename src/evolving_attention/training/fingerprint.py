@@ -70,7 +70,7 @@ _DESCRIPTIONS = {
     "transformers_version",
 }
 # Options whose files give the initial weights. Older checkpoints lack them.
-_FILES = ("word_vectors",)
+_FILES = ("word_vectors", "model_name_or_path")
 _BATCHES = "gradient_accumulation_steps"
 _SHOWN = 4  # number of configuration differences named in an error
 _LENDS = ("__array__", "__array_interface__", "__dlpack__")
