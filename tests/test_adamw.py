@@ -287,8 +287,16 @@ def test_settings_out_of_range(options: dict[str, Any], part: str) -> None:
 def test_other_mistakes() -> None:
     with pytest.raises(ConfigError, match="params is empty"):
         optim.AdamW([])
-    with pytest.raises(ConfigError, match="max_norm=0"):
-        optim.clip_grad_norm_(tensors(), 0)
+    for limit in (0, "1", None):
+        with pytest.raises(ConfigError, match=f"max_norm={limit!r}, expected a number"):
+            optim.clip_grad_norm_(tensors(), limit)
+    for group, says in (
+        (3, "group 1 is a int, expected 'params' among its keys"),
+        ({"lr": 0.1}, r"group 1 has \['lr'\], expected 'params'"),
+        ({"params": tensors()[0]}, "params is a Tensor, expected tensors or groups"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            optim.AdamW(tensors()).add_param_group(group)
     state = optim.AdamW(tensors()).state_dict()
     with pytest.raises(CheckpointError, match="does not fit the 2 parameters"):
         optim.AdamW(tensors()[:2]).load_state_dict(state)
@@ -337,7 +345,7 @@ def test_one_tensor_alone_is_clipped() -> None:
     assert optim.global_grad_norm(p) == pytest.approx(math.sqrt(15))
     assert optim.clip_grad_norm_(p, 1.0) == pytest.approx(math.sqrt(15))
     assert optim.global_grad_norm(p) == pytest.approx(1.0)
-    for wrong in ([1.0, p], {"weight": p}, [("weight", p)]):
+    for wrong in ([1.0, p], {"weight": p}, [("weight", p)], None):
         with pytest.raises(InputError, match=r"expected tensors; pass model.param"):
             optim.clip_grad_norm_(wrong, 1.0)
 

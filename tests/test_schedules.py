@@ -123,6 +123,25 @@ def test_groups_with_a_schedule_make_another_optimizer() -> None:
     assert get_scheduler("constant", second).get_last_lr() == [0.5]
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ((None, 0, 8), "optimizer is a NoneType, expected one with param_groups"),
+        ((PlainOptimizer(1), "0", 8), "num_warmup_steps='0', expected >= 0"),
+        ((PlainOptimizer(1), 0, None), "num_training_steps=None, expected >= 0"),
+    ],
+)
+def test_what_makes_no_schedule_is_named(given: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=f"get_scheduler: {says}"):
+        get_scheduler("linear", *given)
+
+
+def test_a_constant_rate_needs_no_number_of_steps() -> None:
+    schedule = get_scheduler("constant", PlainOptimizer(0.5), None, None)
+    schedule.step()
+    assert schedule.get_last_lr() == [0.5]
+
+
 def test_restoring_into_other_groups_is_refused() -> None:
     state = get_scheduler("linear", PlainOptimizer(0.5), 0, 4).state_dict()
     with pytest.raises(ConfigError, match="1 parameter groups, this optimizer has 2"):

@@ -563,6 +563,11 @@ def test_mistakes_say_what_and_what_to_do(
         assert part in str(caught.value)
 
 
+def test_patience_is_a_number() -> None:
+    with pytest.raises(ConfigError, match=r"early_stopping_patience >= 1.*got .3. and"):
+        EarlyStoppingCallback("3")  # type: ignore[arg-type]
+
+
 def test_a_schedule_needs_its_optimizer(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="schedule without its optimizer"):
         Trainer(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.optim.rules import is_number
 
 
 def _tensors(parameters: Any) -> list[Any]:
     """Returns the parameters as a list; one tensor may stand alone."""
     from evolving_attention._core import Tensor
 
-    given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    several = isinstance(parameters, Iterable) and not isinstance(parameters, Tensor)
+    given = list(parameters) if several else [parameters]
     kinds = {*map(type, given)} - {Tensor}
     if wrong := [kind for kind in kinds if not issubclass(kind, Tensor)]:
         named = ", ".join(sorted(kind.__name__ for kind in wrong))
@@ -54,14 +57,14 @@ def clip_grad_norm_(parameters: Any, max_norm: float) -> float:
         The norm before clipping.
 
     Raises:
-        ConfigError: ``max_norm`` is not positive.
+        ConfigError: ``max_norm`` is not a positive number.
         InputError: an entry is no tensor.
     """
     from evolving_attention import _core
 
-    if not max_norm > 0:
+    if not is_number(max_norm) or not max_norm > 0:
         raise ConfigError(
-            f"clip_grad_norm_: max_norm={max_norm!r}, expected > 0; use "
+            f"clip_grad_norm_: max_norm={max_norm!r}, expected a number > 0; use "
             "global_grad_norm() to measure without clipping"
         )
     return float(_core.clip_grad_norm(_tensors(parameters), float(max_norm)))

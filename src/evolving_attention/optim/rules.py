@@ -15,7 +15,8 @@ GROUP_SETTINGS = {"params", "names", "lr", "weight_decay"}
 GROUP_KEYS = GROUP_SETTINGS | {"schedule"}
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, perhaps infinite, and not a boolean."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
@@ -23,7 +24,7 @@ def check_number(
     who: str, name: str, value: Any, *, above: bool = False, below: float = math.inf
 ) -> None:
     """Rejects all but finite numbers >= 0 (> 0 with ``above``) and < ``below``."""
-    fits = _is_number(value) and math.isfinite(value) and value < below
+    fits = is_number(value) and math.isfinite(value) and value < below
     if not fits or value < 0 or (above and value == 0):
         expected = "> 0 and finite" if above else ">= 0 and finite"
         if below < math.inf:
@@ -40,7 +41,7 @@ def check_flag(who: str, name: str, value: Any) -> None:
 def check_betas(who: str, betas: Any) -> None:
     """Rejects anything but two numbers in [0, 1)."""
     pair = isinstance(betas, Sequence) and len(betas) == 2
-    if not pair or not all(_is_number(beta) and 0 <= beta < 1 for beta in betas):
+    if not pair or not all(is_number(beta) and 0 <= beta < 1 for beta in betas):
         raise ConfigError(
             f"{who}: betas={betas!r}, expected two values in [0, 1), such as "
             "(0.9, 0.999); correct it"
@@ -68,10 +69,12 @@ def entries_of(who: str, params: Any) -> list[Any]:
 
 def checked_group(who: str, group: Mapping[str, Any], number: int) -> dict[str, Any]:
     """Returns the checked group, with its parameters as a list."""
-    if "params" not in group:
+    if not isinstance(group, Mapping) or "params" not in group:
+        is_dict = isinstance(group, Mapping)
+        has = f"has {sorted(group)}" if is_dict else f"is a {type(group).__name__}"
         raise ConfigError(
-            f"{who}: group {number} has the keys {sorted(group)}, expected 'params' "
-            "among them; list the group's tensors there"
+            f"{who}: group {number} {has}, expected 'params' among its keys; list the "
+            "group's tensors there"
         )
     if unknown := sorted(set(group) - GROUP_KEYS, key=str):
         raise ConfigError(
@@ -79,7 +82,7 @@ def checked_group(who: str, group: Mapping[str, Any], number: int) -> dict[str, 
             f"{', '.join(sorted(GROUP_SETTINGS))}; the other settings are the same for "
             "all groups: pass them with params, or make another optimizer"
         )
-    return {**group, "params": list(group["params"])}
+    return {**group, "params": entries_of(who, group["params"])}
 
 
 def check_parameters(who: str, params: Sequence[Any], names: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from evolving_attention.errors import ConfigError
+from evolving_attention.optim.rules import is_number
 from evolving_attention.training.state import TrainerControl, TrainerState
 
 if TYPE_CHECKING:
@@ -222,16 +223,14 @@ class EarlyStoppingCallback(TrainerCallback):
     def __init__(
         self, early_stopping_patience: int = 1, early_stopping_threshold: float = 0.0
     ) -> None:
-        if early_stopping_patience < 1 or early_stopping_threshold < 0:
+        pair = early_stopping_patience, early_stopping_threshold
+        if not all(map(is_number, pair)) or pair[0] < 1 or pair[1] < 0:
             raise ConfigError(
                 "EarlyStoppingCallback: expected early_stopping_patience >= 1 and "
-                f"early_stopping_threshold >= 0, got {early_stopping_patience} and "
-                f"{early_stopping_threshold}; give larger ones"
+                f"early_stopping_threshold >= 0, got {pair[0]!r} and {pair[1]!r}; give "
+                "such numbers"
             )
-        self.patience, self.threshold = (
-            early_stopping_patience,
-            early_stopping_threshold,
-        )
+        self.patience, self.threshold = pair
         self.waited = 0
 
     def on_train_begin(

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import inspect
 import math
-import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from evolving_attention.errors import ConfigError, suggestion
+from evolving_attention.optim.rules import check_number, is_number
 
 Multiplier = Callable[[int], float]
 
@@ -237,8 +237,7 @@ def multiplier(
 
 def _is_number(value: Any) -> bool:
     """Whether a value is a finite number, and not a boolean."""
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return is_number and math.isfinite(value)
+    return is_number(value) and math.isfinite(value)
 
 
 def _check_number(name: str, option: str, value: Any) -> None:
@@ -346,8 +345,17 @@ def get_scheduler(
         [0.45]
 
     Raises:
-        ConfigError: unknown schedule or option.
+        ConfigError: unknown schedule or option, or a value is out of range.
     """
+    if not hasattr(optimizer, "param_groups"):
+        raise ConfigError(
+            f"get_scheduler: optimizer is a {type(optimizer).__name__}, expected one "
+            "with param_groups; pass ea.optim.AdamW(model.parameters()), for example"
+        )
+    lengths = {"warmup": num_warmup_steps, "training": num_training_steps}
+    for kind, steps in lengths.items():
+        if steps is not None or name not in ("constant", "constant_with_warmup"):
+            check_number("get_scheduler", f"num_{kind}_steps", steps)
     options = scheduler_specific_kwargs or {}
     factors = [
         multiplier(
