@@ -137,8 +137,7 @@ def test_what_the_methods_made_is_assigned(tmp_path: Path) -> None:
     made = trainer.create_optimizer()
     assert made is trainer.optimizer is trainer.create_optimizer()
     assert trainer.create_scheduler(7) is trainer.lr_scheduler
-    assert trainer.lr_scheduler.optimizer is made
-    trainer.lr_scheduler = None
+    assert trainer.lr_scheduler.optimizer is made  # for 7 steps: a run makes its own
     for group in made.param_groups:
         group["lr"] = 1e-4
     trainer.train()
@@ -170,6 +169,20 @@ def test_each_run_has_its_own_optimizer(tmp_path: Path) -> None:
     trainer.args.lr_scheduler_kwargs, trainer.args.learning_rate = None, 1e-4
     trainer.train()  # not with the optimizer of the run that failed
     assert weights(trainer.model) != bits
+
+
+@pytest.mark.parametrize("kind", [Trainer, Schedules])
+def test_resumed_runs_have_the_same_bits(kind: Any, tmp_path: Path) -> None:
+    def run(wanted: Any = None) -> list[bytes]:
+        saving = {"save_strategy": "steps", "save_steps": 1}
+        trainer = trainer_of(tmp_path, kind, args=saving)
+        if kind is Trainer:
+            trainer.optimizer = ea.optim.AdamW(trainer.model.parameters(), lr=0.01)
+        trainer.train(wanted)
+        return weights(trainer.model)
+
+    whole = run()
+    assert run(str(tmp_path / "checkpoint-1")) == whole
 
 
 def test_what_cannot_train_is_refused(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ class Optimizers:
     args: TrainingArguments
     optimizer: Any
     lr_scheduler: Any
-    _of_last_run: tuple[Any, Any] = (None, None)  # made by it; None: the caller's
+    _remade: tuple[Any, Any] = (None, None)  # those that a run makes anew
 
     def _given(self) -> tuple[Any, Any]:
         """Returns the caller's optimizer and schedule; None: to be made for a run.
@@ -29,9 +29,9 @@ class Optimizers:
             ConfigError: they cannot be used; see :func:`given.check_optimizers`.
         """
         optimizer, schedule = self.optimizer, self.lr_scheduler
-        if schedule is self._of_last_run[1]:
+        if schedule is self._remade[1]:
             schedule = None
-            if optimizer is self._of_last_run[0]:
+            if optimizer is self._remade[0]:
                 optimizer = None
         return given.check_optimizers((optimizer, schedule))
 
@@ -49,7 +49,7 @@ class Optimizers:
         finally:
             now = self.optimizer, self.lr_scheduler
             made = (a if a is not b else None for a, b in zip(now, before, strict=True))
-            self._of_last_run = next(made), next(made)
+            self._remade = next(made), next(made)
         given.check_optimizers(now)
         if None in now:
             name = "optimizer" if now[0] is None else "lr_scheduler"
@@ -89,7 +89,7 @@ class Optimizers:
         """Returns ``lr_scheduler``; if it is None, first makes that in the arguments.
 
         Args:
-            num_training_steps: the optimizer steps of the run.
+            num_training_steps: the optimizer steps of the run; each run makes its own.
             optimizer: whose rates it sets; default: the Trainer's.
         """
         if self.lr_scheduler is None:
@@ -101,4 +101,5 @@ class Optimizers:
                 num_training_steps,
                 options,
             )
+            self._remade = self._remade[0], self.lr_scheduler
         return self.lr_scheduler

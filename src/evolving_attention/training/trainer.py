@@ -53,7 +53,7 @@ from evolving_attention.training.weights import RowWeights, weighted_loss
 
 _MADE = {"team", "model", "device", "state", "control", "callback_handler"}
 _MADE |= {"_guard", "_loaders", "_evaluator", "_reporter", "_saver", "_weights"}
-_MADE.add("_of_last_run")
+_MADE.add("_remade")
 
 
 class Trainer(Optimizers, Surroundings):
