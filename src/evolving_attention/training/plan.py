@@ -1,4 +1,4 @@
-"""The length of a run: steps per epoch, total steps, epochs, warm-up."""
+"""The length of a run: steps per epoch, total steps, epochs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ class RunPlan:
     steps_per_epoch: int
     max_steps: int
     num_epochs: int
-    warmup_steps: int
 
     def tell(self, state: TrainerState, args: TrainingArguments) -> None:
         """Writes lengths and intervals into the state, where callbacks read them."""
@@ -61,5 +60,4 @@ def make_plan(
     else:
         total = math.ceil(args.num_train_epochs * per_epoch)
         epochs = math.ceil(args.num_train_epochs)
-    warmup = args.get_warmup_steps(total)
-    return RunPlan(batches_per_epoch, per_epoch, total, epochs, warmup)
+    return RunPlan(batches_per_epoch, per_epoch, total, epochs)
