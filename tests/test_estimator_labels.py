@@ -85,6 +85,8 @@ def test_labels_with_half_of_a_surrogate_pair_are_saved(fit, tmp_path) -> None:
 UNFIT = {
     "a class twice": (fit_series, {"classes": ["a", "a"]}),
     "a class cut": (fit_pictures, {"classes": ["b", "bc"], "kind": "<U1"}),
+    "a longer class": (fit_series, {"classes": ["ab", "bc"]}),
+    "classes rounded": (fit_nodes, {"classes": [0.5, 1.5], "kind": "<i8"}),
     "classes in another order": (fit_nodes, {"classes": ["b", "a"]}),
     "other pictures": (fit_pictures, {"size": [16, 8]}),
     "names of more columns": (fit_nodes, {"features": [*"abcdefghijk"]}),

@@ -205,9 +205,13 @@ RECORDS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     ),
     "estimator: no deviation": (
         lambda r: r["scaler"].update(deviation=None),
-        "deviation is None, expected 2 numbers above 0",
+        "deviation is None, expected 2 finite numbers above 0",
     ),
     "estimator: zero": (lambda r: r["scaler"].update(deviation=[0, 1]), r"is \[0, 1\]"),
+    "estimator: no end": (
+        lambda r: r["scaler"].update(deviation=[1, "inf"]),
+        "deviation is .*expected 2 finite numbers above 0",
+    ),
     "estimator: a mean": (lambda r: r["scaler"].update(mean=["nan", 1]), "mean is"),
     "estimator: one channel": (
         lambda r: r["scaler"].update(mean=[0.0], deviation=[1.0]),

@@ -260,6 +260,13 @@ ROWS = {
         r"X\[3\]\[1, 2\]",
         r"correct or clip it",
     ),
+    "values whose deviation is infinite": Row(
+        lambda _: SeriesScaler().fit(list(with_value(1e300))),
+        ea.InputError,
+        r"up to 1e\+300",
+        r"X: channel 1",
+        r"correct or clip them",
+    ),
     "a scale that is not": Row(
         lambda _: SeriesScaler("minmax"),
         ea.ConfigError,

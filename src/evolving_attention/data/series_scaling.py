@@ -54,7 +54,8 @@ class SeriesScaler:
         """Computes m and s from training series [channels, length].
 
         Raises:
-            InputError: a channel has no value in any series, or NaN is refused.
+            InputError: a channel has no value in any series, or values whose deviation
+                exceeds float64; or NaN is refused.
         """
         self.refuse_missing(collection, name)
         every = np.concatenate([one.T for one in collection])
@@ -66,9 +67,17 @@ class SeriesScaler:
                 "every series, expected at least one value; leave the channel out"
             )
         known = np.where(there, every, 0.0)
-        self.mean = known.sum(axis=0) / count
-        spread = np.where(there, every - self.mean, 0.0)
-        deviation = np.sqrt((spread**2).sum(axis=0) / count)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.mean = known.sum(axis=0) / count
+            spread = np.where(there, every - self.mean, 0.0)
+            deviation = np.sqrt((spread**2).sum(axis=0) / count)
+        if not np.isfinite(deviation).all():
+            channel = int(np.argmin(np.isfinite(deviation)))
+            raise InputError(
+                f"{name}: channel {channel} has values up to "
+                f"{np.abs(known[:, channel]).max():.3g}, expected a deviation within "
+                "float64; correct or clip them"
+            )
         self.deviation = _without_zeros(deviation, self.mean)
         return self
 
@@ -155,11 +164,12 @@ class SeriesScaler:
                 f"SeriesScaler: mean is {values['mean']!r:.80}, expected a finite "
                 "number for each channel; take them from a fitted scaler"
             )
-        if deviation.shape != mean.shape or not (deviation > 0).all():
+        usable = (deviation > 0) & np.isfinite(deviation)
+        if deviation.shape != mean.shape or not usable.all():
             raise ConfigError(
                 f"SeriesScaler: deviation is {values['deviation']!r:.80}, expected "
-                f"{len(mean)} numbers above 0, as many as means; take them from a "
-                "fitted scaler"
+                f"{len(mean)} finite numbers above 0, as many as means; take them from "
+                "a fitted scaler"
             )
         scaler.mean, scaler.deviation = mean, deviation
         return scaler

@@ -83,14 +83,16 @@ def labels_of(folder: Path, record: dict[str, Any], model: Any) -> Any:
     """Returns the labels of a record as an array, one for each output of its model.
 
     Raises:
-        CheckpointError: the model has another number of outputs, or the labels are not
-            sorted, each once.
+        CheckpointError: the model has another number of outputs, the labels are not
+            sorted, each once, or they are of another type than recorded.
     """
     found, count = record["classes"], model.config.num_labels
     labels = np.array(found, np.dtype(record["kind"]))
     if labels.shape != (count,) or not np.array_equal(labels, np.unique(labels)):
         expected = f"a list of {count} labels, sorted, one for each output of the model"
         raise misfit(folder, "classes", found, expected)
+    if plain(labels) != found:  # cut or rounded
+        raise misfit(folder, "classes", found, f"labels of the type {labels.dtype}")
     return labels
 
 
