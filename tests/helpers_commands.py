@@ -16,6 +16,7 @@ from helpers_pretraining import write as write_corpus
 from helpers_squad import document, folder_of, write
 from helpers_translation import sentences, write_files
 from image_data import stripes
+from series_data import levels, write_ts
 
 import evolving_attention as ea
 from evolving_attention.cli.main import app
@@ -138,6 +139,18 @@ def graph(folder: Path) -> list[Any]:
     return [
         *("graph", "train", "--data_file", file, "--undirected", "--n_epochs", 5),
         *("--hidden_size", 8, "--num_heads", 2),
+    ]
+
+
+def series(folder: Path, what: str = "train") -> list[Any]:
+    """Returns ``timeseries train`` or ``pretrain`` on series with a test part."""
+    return [
+        *("timeseries", what),
+        *("--train_file", write_ts(folder / "train.ts", *levels(24))),
+        *("--test_file", write_ts(folder / "test.ts", *levels(8, seed=1))),
+        *("--hidden_size", 16, "--num_blocks", 1, "--num_attention_heads", 2),
+        *("--intermediate_size", 16, "--norm", "layer"),
+        *("--n_epochs", 2, "--batch_size", 4, "--verbose", "false"),
     ]
 
 

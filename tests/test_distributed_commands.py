@@ -7,10 +7,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import helpers_commands
 import helpers_squad
 import pytest
-from helpers_distributed import by_mpi, environment, needs_mpi
+from helpers_distributed import by_mpi, by_ranks, environment, needs_mpi
 from helpers_models import tiny
 from helpers_pretraining import SIZES, documents, write
 from helpers_translation import sentences, write_files
@@ -161,3 +163,42 @@ def test_the_pretrain_command(tmp_path: Path) -> None:
     ]
     for name in ("eval_loss", "eval_masked_accuracy", "eval_next_sentence_accuracy"):
         assert scores[0][name] == scores[1][name]
+
+
+def in_own_folders(root: Path, words: list[Any]) -> tuple[list[int], str]:
+    """Runs a command in two processes, each in a folder of its own: "0" and "1"."""
+    for rank in range(2):
+        (root / str(rank)).mkdir()
+    program = (
+        "import os, runpy; os.chdir(os.environ['OWN_FOLDER']); "
+        "runpy.run_module('evolving_attention', run_name='__main__')"
+    )
+    return by_ranks(
+        2,
+        *("-c", program, *map(str, words), "--output_dir", "out"),
+        variables=lambda rank: {"OWN_FOLDER": str(root / str(rank))},
+    )
+
+
+@pytest.mark.parametrize("name", ["image", "timeseries train", "timeseries pretrain"])
+def test_only_the_first_process_writes_an_estimator(tmp_path: Path, name: str) -> None:
+    first, *rest = name.split()
+    if rest:
+        pytest.importorskip("aeon", reason="no aeon (extra timeseries)")
+        words = helpers_commands.series(tmp_path, *rest)
+    else:
+        words = getattr(helpers_commands, first)(tmp_path)
+    codes, text = in_own_folders(tmp_path, [*words, "--seeds", 1, 2, "--json"])
+    assert codes == [0, 0], text
+    assert text.count('"summary"') == 1, text
+    runs = json.loads((tmp_path / "0" / "out" / "results.json").read_text())["runs"]
+    assert [run["seed"] for run in runs] == [1, 2]
+    written = [path for path in (tmp_path / "1").rglob("*") if path.is_file()]
+    assert written == []
+
+
+def test_a_graph_is_trained_on_in_one_process(tmp_path: Path) -> None:
+    codes, text = in_own_folders(tmp_path, helpers_commands.graph(tmp_path))
+    assert codes == [2, 2], text
+    assert "expected one process" in text
+    assert not any((tmp_path / str(rank) / "out").exists() for rank in range(2))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_commands import ESTIMATORS, LINES, runner
+from helpers_commands import ESTIMATORS, LINES, runner, series
 from helpers_commands import glue as glue_words
 from series_data import waves, write_ts
 
@@ -172,7 +172,7 @@ def test_every_seed_of_an_estimator_has_its_bits(
 
 
 @pytest.mark.parametrize("seeds", [[], ["--seeds", 3]])
-@pytest.mark.parametrize("name", [*ESTIMATORS, "glue"])
+@pytest.mark.parametrize("name", [*ESTIMATORS, "glue", "timeseries"])
 def test_a_folder_that_a_run_trains_into_is_refused(
     name: str,
     seeds: list[Any],
@@ -185,10 +185,12 @@ def test_a_folder_that_a_run_trains_into_is_refused(
         "image": (ea.ImageClassifier, "fit"),
         "graph": (ea.GraphNodeClassifier, "fit"),
         "glue": (Trainer, "_train"),
+        "timeseries": (ea.TimeSeriesRegressor, "fit"),
     }[name]
     out, train, told = tmp_path / "out", getattr(owner, method), []
     begun: list[Any] = []
-    words = [*{**LINES, **ESTIMATORS}[name](tmp_path), *seeds, "--output_dir", out]
+    lines = {**LINES, **ESTIMATORS, "timeseries": series}
+    words = [*lines[name](tmp_path), *seeds, "--output_dir", out]
 
     def meanwhile(self: Any, *args: Any, **options: Any) -> Any:
         if not begun:
@@ -203,7 +205,7 @@ def test_a_folder_that_a_run_trains_into_is_refused(
     assert len(told) == 2
     for code, _, text in told:
         assert (code, "another run trains into" in text) == (2, True), text
-    if seeds or name in ESTIMATORS:
+    if (out / "settings.json").exists():
         rate = read(out / "settings.json").get("learning_rate")
         assert rate == {"glue": 5e-3}.get(name)
     assert not list(out.rglob(".lock"))

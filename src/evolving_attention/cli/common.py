@@ -185,13 +185,17 @@ def fit(estimator: Any, *args: Any, **kwargs: Any) -> None:
 def save_fitted(estimator: Any, folder: Path) -> None:
     """Save what :func:`fit` left, after removing the results of an earlier model.
 
+    Of several processes, only the first one writes.
+
     Raises:
         Interrupted: a signal ended the fit.
     """
+    from evolving_attention import distributed
     from evolving_attention.cli.repeat_results import RESULTS  # needs numpy
 
-    (folder / RESULTS).unlink(missing_ok=True)
-    estimator.save(folder)
+    if distributed.is_first():
+        (folder / RESULTS).unlink(missing_ok=True)
+        estimator.save(folder)
     if estimator.interrupted_ is not None:
         done = len(estimator.history_), estimator.n_epochs, estimator.best_epoch_
         raise interrupted(estimator.interrupted_, folder, *done)

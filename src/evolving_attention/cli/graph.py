@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention import durable
+from evolving_attention import distributed, durable
 from evolving_attention.cli import graph_arguments as arguments
 from evolving_attention.cli.attention_arguments import refuse_input
 from evolving_attention.cli.commands import of_groups
@@ -97,6 +97,11 @@ def _train(
 ) -> dict[str, Any]:
     from evolving_attention.estimators import GraphNodeClassifier
 
+    if distributed.from_environment() is not None:
+        raise ConfigError(
+            "graph train: started by mpirun or torchrun, expected one process: the "
+            "whole graph is one batch, which they cannot share; start it alone"
+        )
     found = once("graph", lambda: _load(data))
     y = _labels(found, data)
     folder = Path(training.output_dir)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention import durable
+from evolving_attention import distributed, durable
 from evolving_attention.cli import images_arguments as arguments
 from evolving_attention.cli.commands import of_groups
 from evolving_attention.cli.common import fit, save_fitted
@@ -20,7 +20,7 @@ from evolving_attention.errors import DataError, ShapeError
 
 def _train(
     data: Any, model: Any, attention: Any, training: Any, once: Once
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     import evolving_attention as ea
 
     folder = Path(training.output_dir)
@@ -38,6 +38,8 @@ def _train(
     with claim_folder(once, data, model, attention, training):
         fit(estimator, *given)
         save_fitted(estimator, folder)
+        if not distributed.is_first():
+            return None
         best = estimator.history_[estimator.best_epoch_ - 1]
         results: dict[str, Any] = {
             "model": str(folder),

@@ -10,7 +10,7 @@ import gc
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -110,7 +110,7 @@ def repeated(
         records = (
             {} if fresh else {s: read_record(root / f"seed-{s}" / RUN) for s in seeds}
         )
-        done = _agreed([seed for seed, record in records.items() if record is not None])
+        done = agreed([seed for seed, record in records.items() if record is not None])
         for seed in seeds:
             if seed not in done:
                 own = _of_seed(options, given, root / f"seed-{seed}", seed)
@@ -126,7 +126,7 @@ def repeated(
         return results
 
 
-def _agreed(value: Any) -> Any:
+def agreed(value: Any) -> Any:
     """Returns the first process's value in all processes."""
     world = distributed.world()
     return value if world is None else world.values(value)[0]
@@ -178,10 +178,20 @@ def held_folder(
     Raises:
         ConfigError, CheckpointError, OSError: as there; or another run is in its block.
     """
-    is_first = distributed.is_first()
-    with durable.locked(root, _in_use(root)) if is_first else nullcontext():
+    with locked_folder(root):
         own_folder(root, settings, fresh, content, parts)
         yield
+
+
+def locked_folder(root: Path) -> AbstractContextManager[object]:
+    """Keeps other runs out of a folder; of several processes, the first has the lock.
+
+    Raises:
+        ConfigError: another run is in its block.
+    """
+    if not distributed.is_first():
+        return nullcontext()
+    return durable.locked(root, _in_use(root))
 
 
 def own_folder(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from evolving_attention import durable
+from evolving_attention import distributed, durable
 from evolving_attention.cli import timeseries_arguments as arguments
 from evolving_attention.cli.attention_arguments import refuse_input
 from evolving_attention.cli.commands import of_groups
 from evolving_attention.cli.common import fit, interrupted
 from evolving_attention.cli.contents import content_hashes, other_contents
+from evolving_attention.cli.repeat import agreed, locked_folder
 from evolving_attention.cli.repeat_results import (
     RESULTS,
     RUN,
@@ -98,15 +100,22 @@ def _longest(train: Any, test: Any) -> int:
     return max(int(part.longest) for part in (train, test) if part is not None)
 
 
-def _make_folder(folder: Path) -> Path:
-    """Create a folder for results, and test before any work that it is writable.
+@contextmanager
+def _own_folder(root: Path) -> Iterator[None]:
+    """Keep other runs out of a folder for results, which must be writable.
+
+    Of several processes, only the first one creates and tests it.
 
     Raises:
+        ConfigError: another run is in its block.
         OSError: the folder cannot be created or written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=folder):
-        return folder
+    with locked_folder(root):
+        if distributed.is_first():
+            root.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=root):
+                pass
+        yield
 
 
 # ------------------------------------------------------------------------------ train
@@ -114,7 +123,7 @@ def _make_folder(folder: Path) -> Path:
 
 def _train(
     data: Any, tables: Any, model: Any, attention: Any, training: Any
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     import evolving_attention as ea
     from evolving_attention.estimators import files
     from evolving_attention.training.state import plain
@@ -140,23 +149,28 @@ def _train(
         check_scorable(
             train_part, test_part, limit, options["missing"], options["longer"]
         )
-    root, runs = _make_folder(Path(training.output_dir)), []
+    root, runs = Path(training.output_dir), []
     content: dict[str, Any] = {
         "train": content_hash(train_part),
         **content_hashes({"pretrained": training.pretrained}),
     }
-    for seed in training.seeds:
-        folder = root / f"seed-{seed}"
-        record = _kept(folder, {**options, "random_state": seed}, content, training)
-        if record is None:
-            record = _one_run(kind, folder, root, options, seed, train_part, content)
-        if test_part is not None:
-            _score(folder, record, test_part, options["device"])
-        runs.append(record)
-        _LOGGER.info("seed %d: %s, saved in %s", seed, one_line(record), folder)
-    results = collected(runs, table(runs), training.compare)
-    durable.write_json(root / RESULTS, plain(results))
-    return results
+    with _own_folder(root):
+        for seed in training.seeds:
+            folder, wanted = root / f"seed-{seed}", {**options, "random_state": seed}
+            record = agreed(_kept(folder, wanted, content, training))
+            if record is None:
+                record = _one_run(
+                    kind, folder, root, options, seed, train_part, content
+                )
+            if test_part is not None and distributed.is_first():
+                _score(folder, record, test_part, options["device"])
+            runs.append(record)
+            _LOGGER.info("seed %d: %s, saved in %s", seed, one_line(record), folder)
+        if not distributed.is_first():
+            return None
+        results = collected(runs, table(runs), training.compare)
+        durable.write_json(root / RESULTS, plain(results))
+        return results
 
 
 TRAIN = of_groups(
@@ -303,16 +317,17 @@ def _save(
 ) -> None:
     """Save a model and its record, after removing the results of an earlier one.
 
-    A signal is handled afterwards.
+    Of several processes, only the first one writes. A signal is handled afterwards.
 
     Raises:
         Interrupted: a signal came during this call or during training.
     """
     with InterruptGuard() as guard:
-        for stale in (folder / RUN, root / RESULTS):
-            stale.unlink(missing_ok=True)
-        save(folder)
-        durable.write_json(folder / RUN, record)
+        if distributed.is_first():
+            for stale in (folder / RUN, root / RESULTS):
+                stale.unlink(missing_ok=True)
+            save(folder)
+            durable.write_json(folder / RUN, record)
     if record["interrupted"]:
         done, best = record["epochs"], record["best_epoch"]
         raise interrupted(record["interrupted"], folder, done, n_epochs, best)
@@ -412,7 +427,7 @@ def _is_whole(file: Path) -> bool:
 
 def _pretrain(
     data: Any, tables: Any, model: Any, attention: Any, mask: Any, training: Any
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     from evolving_attention.training.state import plain
 
     if training.pretrained:
@@ -432,24 +447,26 @@ def _pretrain(
     longest = _longest(train_part, test_part)
     options = _options(model, attention, training, longest)
     options.pop("pretrained")
-    _make_folder(root)
     content, runs = {"train": content_hash(train_part, targets=False)}, []
-    for seed in training.seeds:
-        folder, record = root, None
+    with _own_folder(root):
+        for seed in training.seeds:
+            folder, record = root, None
+            if several:
+                folder = root / f"seed-{seed}"
+                wanted = {**options, **vars(mask), "random_state": seed}
+                record = agreed(_kept(folder, wanted, content, training))
+            if record is None:
+                record = _one_pretraining(
+                    folder, root, options, mask, seed, train_part, content
+                )
+            runs.append(record)
+            _LOGGER.info("seed %d: %s, saved in %s", seed, one_line(record), folder)
+        if not distributed.is_first():
+            return None
+        results = collected(runs, table(runs), training.compare)
         if several:
-            folder = root / f"seed-{seed}"
-            wanted = {**options, **vars(mask), "random_state": seed}
-            record = _kept(folder, wanted, content, training)
-        if record is None:
-            record = _one_pretraining(
-                folder, root, options, mask, seed, train_part, content
-            )
-        runs.append(record)
-        _LOGGER.info("seed %d: %s, saved in %s", seed, one_line(record), folder)
-    results = collected(runs, table(runs), training.compare)
-    if several:
-        durable.write_json(root / RESULTS, plain(results))
-    return results
+            durable.write_json(root / RESULTS, plain(results))
+        return results
 
 
 PRETRAIN = of_groups(
