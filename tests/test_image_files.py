@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +237,23 @@ def test_bad_pictures_are_skipped_and_named(tmp_path: Path) -> None:
     broken = stripes()[0][:2] / 255.0
     broken[1, 0, 0] = np.nan
     assert read_pictures(broken, skip=True).numbers == [0]
+
+
+def test_files_that_are_no_pictures_are_not_read(tmp_path: Path) -> None:
+    """Neither a pipe, which has no end, nor a file of many gigabytes."""
+    root = folder_of(tmp_path)
+    places = [root / "a" / f"{name}.png" for name in ("pipe", "device", "sparse")]
+    os.mkfifo(places[0])
+    places[1].symlink_to("/dev/zero")
+    with places[2].open("wb") as file:
+        file.truncate(1 << 36)
+    reasons = ["is not a regular file"] * 2 + ["has 68,719,476,736 bytes, expected at"]
+    for place, reason in zip(places, reasons, strict=True):
+        with pytest.raises(ea.DataError, match=rf"{place.name}: {reason}"):
+            decode(place, str(place))
+    with pytest.raises(ea.DataError, match=r"cannot be read \(embedded null byte"):
+        read_pictures([f"{places[0]}\0.png"])
+    assert len(read_pictures(root, skip=True).skipped) == 3
 
 
 def test_pictures_are_read_the_same_by_any_number_of_threads(monkeypatch: Any) -> None:

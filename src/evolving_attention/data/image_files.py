@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import struct
 import warnings
 import zlib
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from evolving_attention.data.lines import open_file
 from evolving_attention.errors import DataError, require
 
 Array = np.ndarray[Any, Any]
@@ -22,6 +24,7 @@ SUFFIXES = (
     *(".tif", ".tiff", ".ppm", ".pgm", ".pbm"),
 )
 MOST_PIXELS = 89_478_485  # Pillow's own limit: a quarter of a gibibyte of RGB
+_MOST_BYTES = 1 << 30  # of a file; this many pixels, four samples of 16 bits: 716 MB
 _BROKEN = (  # what Pillow's decoders raise for damaged files
     *(ArithmeticError, AttributeError, EOFError, LookupError, OSError, RuntimeError),
     *(SyntaxError, TypeError, ValueError, struct.error, zlib.error),
@@ -93,13 +96,7 @@ def _decoding(where: str) -> Iterator[None]:
 
 def _opened(source: Any, where: str) -> Any:
     image_module = pillow()
-    try:
-        data = source if isinstance(source, bytes) else Path(source).read_bytes()
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise DataError(
-            f"cannot be read ({reason}), expected a picture; check the path", where
-        ) from None
+    data = source if isinstance(source, bytes) else _content(Path(source), where)
     try:
         return image_module.open(io.BytesIO(data))
     except image_module.DecompressionBombError as error:
@@ -110,6 +107,29 @@ def _opened(source: Any, where: str) -> Any:
             "JPEG or the like; leave the file out or get it again",
             where,
         ) from None
+
+
+def _content(path: Path, where: str) -> bytes:
+    """Returns the bytes of a picture file.
+
+    Raises:
+        DataError: it is missing, too large, no regular file (pipes and devices have no
+            end), or cannot be read.
+    """
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > _MOST_BYTES:
+            raise DataError(
+                f"has {size:,} bytes, expected at most {_MOST_BYTES:,}; shrink the "
+                "picture or leave it out",
+                where,
+            )
+        try:
+            return file.read()
+        except OSError as error:
+            raise DataError(
+                f"cannot be read ({error}), expected a picture; get it again", where
+            ) from None
 
 
 def _bomb(found: str, where: str) -> DataError:

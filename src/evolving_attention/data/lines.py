@@ -33,6 +33,8 @@ def open_file(path: Path) -> BinaryIO:
         if path.exists() and not path.is_file():
             raise DataError("is not a regular file", str(path))
         return path.open("rb")
+    except DataError:
+        raise
     except FileNotFoundError as error:
         raise DataError("no such file; check the path", str(path)) from error
     except (OSError, ValueError) as error:
