@@ -116,6 +116,15 @@ def test_numbered_steps_are_in_their_order(table) -> None:
     np.testing.assert_array_equal(part.X[0], [[1, 2, 10, 32, 90]])
 
 
+@pytest.mark.parametrize("name", ["{}", "t{}", "-{}", "{}.0"])
+def test_times_that_float64_rounds_are_in_their_order(table, name) -> None:
+    first = 2**53  # nanoseconds since 1970 are larger
+    rows = "".join(f"s,{name.format(first + i)},{i},L\n" for i in (2, 0, 3, 1))
+    part = read_csv(table("id,time,a,label\n" + rows))
+    expected = [[3, 2, 1, 0]] if name == "-{}" else [[0, 1, 2, 3]]
+    np.testing.assert_array_equal(part.X[0], expected)
+
+
 def test_numbered_columns_are_in_their_order(table) -> None:
     """DataFrame.pivot sorts names as text; columns that fall, such as lags, stay."""
     part = read_csv(table("t0,t1,t10,t11,t2,label\n0,1,10,11,2,L\n"))

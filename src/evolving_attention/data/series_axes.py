@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -119,14 +120,24 @@ def _named(labels: Any) -> bool:
     return labels.dtype.kind not in "iuf"
 
 
-def step_numbers(labels: Sequence[str]) -> list[float] | None:
-    """Returns the numbers of time steps such as t1, t2; None: other names."""
+def step_numbers(labels: Sequence[str]) -> Array | None:
+    """Returns numbers that sort time steps such as t1, t2; None: other names."""
     found = [_NUMBERED.fullmatch(label) for label in labels]
     steps = [one for one in found if one]
     if not steps or len(steps) < len(found):
         return None
     alike = len({one.group(1, 3) for one in steps}) == 1
-    return [float(one[2]) for one in steps] if alike else None
+    return _sortable([one[2] for one in steps]) if alike else None
+
+
+def _sortable(numbers: Sequence[str]) -> Array:
+    """Returns the values of these numbers; their ranks where float64 is too coarse."""
+    values = np.array([float(one) for one in numbers])
+    if len(np.unique(values)) == len(set(numbers)):
+        return values
+    exact = [Decimal(one) for one in numbers]
+    ranks = {value: rank for rank, value in enumerate(sorted(set(exact)))}
+    return np.array([ranks[value] for value in exact])
 
 
 def time_order(text: Sequence[str]) -> tuple[Array, int | None]:
@@ -139,10 +150,10 @@ def time_order(text: Sequence[str]) -> tuple[Array, int | None]:
         MissingExtraError: pandas, which reads dates, is not installed.
     """
     if all(map(is_number, text)):
-        return np.array(text).astype(np.float64), None
+        return _sortable(text), None
     numbers = step_numbers(text)
     if numbers is not None:
-        return np.array(numbers), None
+        return numbers, None
     pandas = require("pandas", extra="timeseries", why="to read tables of series")
     given = pandas.Series(text, dtype=object)
     dates = pandas.to_datetime(given, format="ISO8601", errors="coerce", utc=True)
@@ -165,14 +176,14 @@ def is_number(text: str) -> bool:
         return False
 
 
-def unsorted(labels: Any) -> list[float] | None:
-    """Returns the numbers of text labels that neither rise nor fall, else None.
+def unsorted(labels: Any) -> Array | None:
+    """Returns numbers that sort text labels which neither rise nor fall, else None.
 
     pandas' ``pivot`` sorts names as text: t1, t10, t2.
     """
     names = names_of(labels)
     numbers = None if names is None else step_numbers(names)
-    steps = np.diff(numbers or [0.0])
+    steps = np.diff([] if numbers is None else numbers)
     return numbers if (steps < 0).any() and (steps > 0).any() else None
 
 
