@@ -207,6 +207,21 @@ def test_words_for_missing_numbers_may_be_labels_and_ids(table, caplog) -> None:
             read_csv(table(f"a,b,label\n1,2,x\n3,4,{word}\n"))
 
 
+def test_words_are_looked_for_only_in_columns_that_have_some(table, monkeypatch):
+    """Each search costs as much as the reading of a short column."""
+    import pandas as pd
+
+    searched, isin = [], pd.Series.isin
+    monkeypatch.setattr(
+        pd.Series,
+        "isin",
+        lambda self, words: searched.append(self) or isin(self, words),
+    )
+    part = read_csv(table("t0,t1,t2\n1,2,\n3,NA,4\n"), labelled=False)
+    np.testing.assert_array_equal(part.X[:, 0], [[1, 2, np.nan], [3, np.nan, 4]])
+    assert [one.name for one in searched] == ["t1"]
+
+
 def test_a_line_break_in_a_name(table) -> None:
     text = 'id,time,"a\nb",label\n1,0,2,x\n2,0,{},y\n'
     part = read_csv(table(text.format(3)))

@@ -167,11 +167,10 @@ class _Table:
                 "as many cells"
             ) from error
         names = [name.strip() for name in names]
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
             raise self.error(
-                f"has the column {twice[0]!r} twice, expected different names; rename "
-                "one",
+                f"has the column {twice!r} twice, expected different names; rename one",
                 0,
             )
         if len(names) < 2:
@@ -252,9 +251,13 @@ class _Table:
         found = np.empty((len(self.frame), len(names)))
         for i, name in enumerate(names):
             column = self.frame[name]
-            column = column.mask(column.isin(_WORDS))
             try:
-                found[:, i] = column.to_numpy(dtype=np.float64, na_value=np.nan)
+                found[:, i] = _values(column)
+                continue
+            except ValueError:  # perhaps for a word that stands for an empty cell
+                column = column.mask(column.isin(_WORDS))
+            try:
+                found[:, i] = _values(column)
             except ValueError:
                 row, text = next(
                     (row, text)
@@ -318,6 +321,12 @@ class _Table:
                 int(self.frame.index[bad]) + 1,
             )
         return numbers
+
+
+def _values(column: Any) -> Array:
+    """Returns a column of text as float64, NaN for empty cells."""
+    values: Array = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return values
 
 
 def _header(path: Path, delimiter: str | None) -> tuple[str, list[str], int, str]:
