@@ -74,6 +74,8 @@ def test_a_bad_row_is_told_or_left_out(name: str, tmp_path: Path) -> None:
 UNUSABLE = {
     "no file": (None, "no such file"),
     "empty": ("", "no word vectors"),
+    "a long number of rows": (f"{'9' * 5000} 2\na 1 2\n", "is this a file of word ve"),
+    "a long width": (f"1 {'9' * 20}\na 1 2\n", "is this a file of word vectors"),
     "blank lines": ("\n\n", "no word vectors"),
     "text": ("film\n", "0 numbers after the first word"),
     "fewer rows than it says": ("3 2\na 1.0 2.0\n", ":2:1: 1 rows, expected 3"),

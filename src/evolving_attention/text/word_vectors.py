@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _TABLES = ("embeddings.word_embeddings.weight", "shared.weight")
 _BATCH = 4096  # words tokenised in one call
+_DIGITS = 19  # more do not fit the integers that split a row
 
 
 class WordTable(NamedTuple):
@@ -239,7 +240,9 @@ class _Reader:
     def _header(self, raw: bytes) -> bool:
         """Whether the first line holds the number of rows and their width."""
         fields = raw.split(b" ")
-        if len(fields) != 2 or not all(field.isdigit() for field in fields):
+        if len(fields) != 2 or not all(
+            field.isdigit() and len(field) < _DIGITS for field in fields
+        ):
             return False
         self.promised, self.width = int(fields[0]), int(fields[1])
         if not self.promised or not self.width:
