@@ -358,6 +358,37 @@ def test_log_mistakes(tmp_path):
         plots.training_curves([{"step": 1}])
 
 
+@pytest.mark.parametrize(
+    "line", [b"\xff\xfe", b'{"step": 1, "loss": "\xe9"}', b"[" * 100_000, b"9" * 5_000]
+)
+def test_a_damaged_line_of_a_log_is_told(tmp_path, line):
+    (tmp_path / "log.jsonl").write_bytes(b'{"step": 1}\n' + line + b"\n")
+    with pytest.raises(errors.DataError, match=r"log\.jsonl:2: not JSON"):
+        plots.read_log(tmp_path)
+    (tmp_path / "log.jsonl").write_bytes(b'{"step": 1}\n' + line)  # a crash
+    assert plots.read_log(tmp_path) == [{"step": 1}]
+
+
+@pytest.mark.parametrize("over", ["steps", "seconds"])
+@pytest.mark.parametrize("step", [None, "x", [1], {}, 10**400, np.nan, np.inf])
+def test_a_step_that_is_no_number_is_told(over, step):
+    log = [
+        {"event": "train_begin", "step": 0, "time": 1.0},
+        {"step": step, "loss": 0.5, "time": 2.0},
+    ]
+    with pytest.raises(errors.InputError, match=r"record 2 of log 'a' is \{'step': "):
+        plots.training_curves({"a": log}, over=over)
+    for log in ([None], ["step"]):
+        with pytest.raises(errors.InputError, match=r"record 1 of log 'a' is "):
+            plots.training_curves({"a": log}, over=over)
+
+
+def test_a_loss_beyond_float64_is_not_drawn():
+    log = [{"step": i, "loss": loss} for i, loss in enumerate((0.5, 10**400, 0.4))]
+    (line,) = plots.training_curves(log).axes[0].lines
+    assert line.get_ydata().tolist() == [0.5, 0.4]
+
+
 def test_trainer_state_is_a_log_too(tmp_path):
     (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": LOG}))
     assert plots.read_log(tmp_path / "trainer_state.json") == LOG

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import sys
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,13 +43,13 @@ def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     if path.suffix == ".json":
         return _history_of(path)
     records = []
-    lines = path.read_text(encoding="utf-8").split("\n")
+    lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if number == len(lines):  # no line end: the write was incomplete
                 break
             raise DataError(
@@ -61,7 +64,7 @@ def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 def _history_of(path: Path) -> list[dict[str, Any]]:
     """Returns the ``log_history`` of a trainer_state.json."""
     try:
-        state = json.loads(path.read_text(encoding="utf-8"))
+        state = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise DataError(
             f"not JSON ({error}), expected a run's trainer_state.json; pass the run's "
@@ -78,6 +81,33 @@ def _history_of(path: Path) -> list[dict[str, Any]]:
     return records
 
 
+def _is_number(value: Any) -> bool:
+    """Whether a value can be drawn: not text, NaN, or beyond float64."""
+    real: Any = value if isinstance(value, Real) else math.nan
+    return bool(abs(real) <= sys.float_info.max)
+
+
+def _checked(
+    name: str, log: Sequence[Mapping[str, Any]]
+) -> Sequence[Mapping[str, Any]]:
+    """Returns the records of a log, whose steps and epochs must be numbers.
+
+    Raises:
+        InputError: names the first record of another kind.
+    """
+    for number, record in enumerate(log, start=1):
+        usable = isinstance(record, Mapping)
+        if not usable or not all(
+            _is_number(record[key]) for key in ("step", "epoch") if key in record
+        ):
+            raise InputError(
+                f"[training_curves] record {number} of log {name!r} is "
+                f"{record!r:.80}, expected an object whose 'step' and 'epoch' are "
+                "numbers; remove it"
+            )
+    return log
+
+
 def _series(
     records: Sequence[Mapping[str, Any]], key: str, x: str
 ) -> tuple[list[float], list[float]]:
@@ -85,7 +115,7 @@ def _series(
     points = {
         float(record["step"]): (float(record[x]), float(record[key]))
         for record in records
-        if "step" in record and isinstance(record.get(key), (int, float))
+        if "step" in record and _is_number(record.get(key))
     }
     ordered = [points[step] for step in sorted(points)]
     return [at for at, _ in ordered], [value for _, value in ordered]
@@ -99,7 +129,7 @@ def _metrics(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
             for key, value in record.items():
                 short = key.removeprefix("eval_")
                 is_metric = short != key and not short.endswith(_NOT_METRICS)
-                if is_metric and isinstance(value, (int, float)):
+                if is_metric and _is_number(value):
                     names[key] = None
     return list(names)
 
@@ -145,7 +175,7 @@ def _with_seconds(name: str, log: Sequence[Mapping[str, Any]]) -> list[dict[str,
     seconds, before, runs = 0.0, None, True
     for number, record in enumerate(log, start=1):
         time, event = record.get("time"), record.get("event")
-        if not isinstance(time, (int, float)):
+        if not _is_number(time):
             raise InputError(
                 f"[training_curves] over='seconds': record {number} of log {name!r} "
                 "has no 'time', expected the log.jsonl of a run (trainer_state.json "
@@ -178,7 +208,9 @@ def _runs_of(
     """Returns the records of each run, the key of their x values, and its unit."""
     named = logs if isinstance(logs, Mapping) else {"": logs}
     runs: dict[str, Sequence[Mapping[str, Any]]] = {
-        name: read_log(log) if isinstance(log, (str, os.PathLike)) else log
+        name: _checked(
+            name, read_log(log) if isinstance(log, (str, os.PathLike)) else log
+        )
         for name, log in named.items()
     }
     if over == "seconds":
@@ -214,7 +246,8 @@ def training_curves(
         ConfigError: ``over`` is unknown.
         InputError: nothing to draw: no record has a step with a loss or metric, or
             none has one of ``metrics``; logs of steps beside a ``history_`` of epochs;
-            or seconds of a log without times: only a run's log.jsonl has them.
+            or seconds of a log without times: only a run's log.jsonl has them; or a
+            record whose step or epoch is no number.
         DataError: a log is not JSON lines, or a .json file has no ``log_history``.
         MissingExtraError: matplotlib is not installed.
 
