@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from helpers_commands import ESTIMATORS, LINES, runner, series
 from helpers_commands import glue as glue_words
+from helpers_commands import graph as graph_words
 from series_data import waves, write_ts
 
 import evolving_attention as ea
@@ -211,6 +212,52 @@ def test_a_folder_that_a_run_trains_into_is_refused(
     assert not list(out.rglob(".lock"))
     code, _, shown = command(*words)  # with the same options
     assert code == 0, shown
+
+
+DAMAGED: list[tuple[str, Any]] = [
+    ("seed-3/run.json", {"seed": None}),
+    ("seed-3/run.json", {"seed": "3"}),
+    ("seed-3/run.json", {"seed": 4}),
+    ("settings.json", {"content": []}),
+]
+
+
+@pytest.mark.parametrize(("name", "change"), DAMAGED)
+def test_a_damaged_record_of_a_run_is_told(
+    name: str, change: dict[str, Any], command: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    words = [*graph_words(tmp_path), "--seeds", 3, "--output_dir", out]
+    assert command(*words)[0] == 0
+    good = read(out / name)
+    (out / name).write_text(json.dumps({**good, **change}))
+    code, _, told = command(*words)
+    assert (code, f"{out / name}: " in told, "expected" in told) == (3, 1, 1), told
+    (out / name).write_text("[" * 100_000)
+    code, _, told = command(*words)
+    assert (code, f"{out / name}: cannot be read" in told) == (3, True), told
+    (out / name).write_text(json.dumps({**good, "loss": 10**400}))  # no score
+    assert command(*words)[0] == (0 if name.startswith("seed") else 2)
+
+
+def test_scores_of_series_in_a_record_are_numbers(command: Any, tmp_path: Path) -> None:
+    pytest.importorskip("aeon", reason="no aeon (extra timeseries)")
+    words = [*series(tmp_path), "--output_dir", tmp_path / "out"]
+    assert command(*words)[0] == 0
+    file = tmp_path / "out" / "seed-1" / "run.json"
+    good = read(file)
+    for change in (
+        {"validation": None},
+        {"test": {"rmse": None}},
+        {"test": {"rmse": "x"}},
+        {"fit_seconds": 10**400},
+    ):
+        file.write_text(json.dumps({**good, **change}))
+        code, _, told = command(*words)
+        assert (code, "remove the file to run again" in told) == (3, True), told
+    file.write_text(json.dumps({**good, "test": {**good["test"], "rmse": "inf"}}))
+    code, _, told = command(*words)
+    assert (code, "test rmse inf" in told) == (0, True), told
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

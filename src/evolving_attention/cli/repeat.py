@@ -26,10 +26,11 @@ from evolving_attention.cli.repeat_results import (
     check_comparable,
     collected,
     read_record,
+    read_run,
     scores_of,
 )
 from evolving_attention.durable.files import reported, sync_folder
-from evolving_attention.errors import ConfigError
+from evolving_attention.errors import ConfigError, DataError
 
 _LOGGER = logging.getLogger("evolving_attention")
 _Made = TypeVar("_Made")
@@ -108,7 +109,7 @@ def repeated(
     content = once(_CONTENT, lambda: content_hashes(given))
     with held_folder(root, settings_of(options, given), fresh, content):
         records = (
-            {} if fresh else {s: read_record(root / f"seed-{s}" / RUN) for s in seeds}
+            {} if fresh else {s: read_run(root / f"seed-{s}" / RUN, s) for s in seeds}
         )
         done = agreed([seed for seed, record in records.items() if record is not None])
         for seed in seeds:
@@ -217,6 +218,7 @@ def own_folder(
         ConfigError: the folder has runs with other settings or other content of files,
             or a fitted estimator whose settings are unknown; or it is to be replaced
             while a run trains there.
+        DataError: the settings in it are damaged.
         CheckpointError, OSError: it cannot be written.
     """
     from evolving_attention.estimators.files import FILE as ESTIMATOR
@@ -226,6 +228,12 @@ def own_folder(
     before, content = None if fresh else read_record(file), content or {}
     theirs = dict(before or {})
     hashes = theirs.pop(_CONTENT, {})
+    if not isinstance(hashes, dict):
+        raise DataError(
+            f"{_CONTENT} is {hashes!r:.80}, expected hashes of files by option; choose "
+            f"another --output_dir{more}",
+            str(file),
+        )
     changed = [k for k in {**theirs, **settings} if theirs.get(k) != settings.get(k)]
     changed += [
         f"content of {name}"

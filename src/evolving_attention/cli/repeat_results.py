@@ -49,11 +49,19 @@ def scores_of(record: Mapping[str, Any]) -> dict[str, float]:
         plain_name = name.removesuffix("_mm")  # suffix of MNLI's second dev set
         if name in _OTHERS or plain_name.endswith(_NOT_SCORES) or "_mem_" in name:
             continue
-        if value in ("nan", "inf", "-inf"):  # the spelling in records
-            value = float(value)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            found[name] = float(value)
+        number = number_of(value)
+        if number is not None:
+            found[name] = number
     return found
+
+
+def number_of(value: Any) -> float | None:
+    """Returns a number of a record, in which NaN and infinity are text; else None."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    try:
+        return float(value) if is_number or value in ("nan", "inf", "-inf") else None
+    except OverflowError:  # no command writes such a number
+        return None
 
 
 def read_record(file: Path) -> dict[str, Any] | None:
@@ -66,7 +74,7 @@ def read_record(file: Path) -> dict[str, Any] | None:
         record = json.loads(file.read_text("utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, RecursionError, ValueError) as error:
         raise DataError(
             f"cannot be read as a run's record ({error}); remove the file to run again",
             str(file),
@@ -75,6 +83,22 @@ def read_record(file: Path) -> dict[str, Any] | None:
         raise DataError(
             f"holds a {type(record).__name__}, expected the record of a run; remove "
             "the file to run again",
+            str(file),
+        )
+    return record
+
+
+def read_run(file: Path, seed: int) -> dict[str, Any] | None:
+    """Returns the record of the finished run with this seed; None if there is none.
+
+    Raises:
+        DataError: the file is damaged, or of another seed.
+    """
+    record = read_record(file)
+    if record is not None and record.get("seed") != seed:
+        raise DataError(
+            f"has the seed {record.get('seed')!r:.80}, expected {seed}; remove the "
+            "file to run again",
             str(file),
         )
     return record

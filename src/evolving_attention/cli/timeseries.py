@@ -21,7 +21,9 @@ from evolving_attention.cli.repeat_results import (
     RUN,
     check_comparable,
     collected,
+    number_of,
     read_record,
+    read_run,
 )
 from evolving_attention.cli.timeseries_results import (
     align,
@@ -241,7 +243,8 @@ def _kept(
     from evolving_attention.training.state import plain
 
     file = folder / RUN
-    record = None if training.overwrite_output_dir else _read_run(file)
+    seed = options["random_state"]
+    record = None if training.overwrite_output_dir else _read_run(file, seed)
     if record is None:
         return None
     mine = plain({k: v for k, v in options.items() if k != "verbose"})
@@ -266,21 +269,24 @@ def _kept(
     return None if record.get("interrupted") else record
 
 
-def _read_run(file: Path) -> dict[str, Any] | None:
-    """Returns the record of a run; None if there is none.
+def _read_run(file: Path, seed: int) -> dict[str, Any] | None:
+    """Returns the record of the run with this seed; None if there is none.
 
     Raises:
         DataError: the record is damaged.
     """
-    record = read_record(file)
+    record = read_run(file, seed)
     if record is None:
         return None
-    whole = all(isinstance(record.get(k), (int, float)) for k in _RECORDED)
-    objects = (record.get("options"), record.get("content", {}))
-    if not whole or not all(isinstance(one, dict) for one in objects):
+    parts = [record.get(name, {}) for name in ("validation", "test")]
+    objects = [record.get("options"), record.get("content", {}), *parts]
+    whole = all(isinstance(one, dict) for one in objects)
+    numbers = [record.get(name) for name in _RECORDED]
+    numbers += [value for part in parts if whole for value in part.values()]
+    if not whole or None in map(number_of, numbers):
         raise DataError(
-            f"is not the record of a run, expected options, {', '.join(_RECORDED)}; "
-            "remove the file to run again",
+            "is not the record of a run, expected options, numbers of the parts, "
+            f"{', '.join(_RECORDED)}; remove the file to run again",
             str(file),
         )
     return record

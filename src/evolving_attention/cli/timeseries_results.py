@@ -153,8 +153,8 @@ def one_line(record: dict[str, Any]) -> str:
     for where in ("validation", "test"):
         for name, value in record.get(where, {}).items():
             if name != "series":
-                parts.append(f"{where} {name} {value:.4f}")
-    return ", ".join([*parts, f"{record['fit_seconds']:.1f} s"])
+                parts.append(f"{where} {name} {float(value):.4f}")
+    return ", ".join([*parts, f"{float(record['fit_seconds']):.1f} s"])
 
 
 def table(runs: Sequence[dict[str, Any]]) -> str:
@@ -169,7 +169,7 @@ def table(runs: Sequence[dict[str, Any]]) -> str:
             for name, value in record.get(where, {}).items():
                 if name != "series":
                     row[f"{where} {name}"] = float(value)
-        row["seconds"] = record["fit_seconds"]
+        row["seconds"] = float(record["fit_seconds"])
         rows.append(row)
     names = list(rows[0])
     digits = {"epoch": 0, "seconds": 1}
