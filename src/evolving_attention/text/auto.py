@@ -95,6 +95,7 @@ class AutoTokenizer:
         with build.guard(CheckpointError, str(path)):
             check_backend(backend, str(path))
             _add_special(backend, settings, overrides)
+            _set_prefix_space(backend, settings, overrides)
         special = _special_tokens(backend, settings)
         kind = _class_name(settings, model, special)
         given = settings.get("tokenizer_class")
@@ -153,6 +154,23 @@ def _settings(folder: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:
         name: _texts(value) if name in _TOKENS else value
         for name, value in overrides.items()
     }
+
+
+def _set_prefix_space(
+    backend: Any, settings: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> None:
+    """Sets ``add_prefix_space``; in files, other tokenizers may have it too.
+
+    Raises:
+        ConfigError: it is an override, and not a bool or not of this tokenizer.
+    """
+    space = settings.get("add_prefix_space")
+    good = isinstance(space, bool) and build.set_prefix_space(backend, space)
+    if not good and overrides.get("add_prefix_space") is not None:
+        raise ConfigError(
+            f"AutoTokenizer.from_pretrained: add_prefix_space={space!r}, expected True "
+            "or False, and a tokenizer of bytes, such as RoBERTa's; leave it out"
+        )
 
 
 def _add_special(

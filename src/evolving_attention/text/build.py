@@ -221,13 +221,12 @@ def from_bpe_files(
     names = _configured(ROBERTA_TOKENS, settings)
     sep, cls = names["sep"], names["cls"]
     _require(vocab, vocab_path, cls, sep)
-    space = settings.get("add_prefix_space") is True
     with guard(CheckpointError, f"{merges_path} with {vocab_path.name}"):
         result = Tokenizer(models.BPE(vocab, merges))
-        result.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
+        result.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         result.decoder = decoders.ByteLevel()
         result.post_processor = RobertaProcessing(
-            (sep, vocab[sep]), (cls, vocab[cls]), add_prefix_space=space
+            (sep, vocab[sep]), (cls, vocab[cls]), add_prefix_space=False
         )
         mask = names["mask"]
         result.add_special_tokens(
@@ -239,6 +238,20 @@ def from_bpe_files(
             ]
         )
     return result
+
+
+def set_prefix_space(backend: Any, space: Any) -> bool:
+    """Sets whether a byte-level tokenizer reads a space before each text.
+
+    Returns:
+        Whether the tokenizer has this setting.
+    """
+    if not hasattr(backend.pre_tokenizer, "add_prefix_space"):
+        return False
+    backend.pre_tokenizer.add_prefix_space = space
+    if hasattr(backend.post_processor, "add_prefix_space"):  # it trims the offsets
+        backend.post_processor.add_prefix_space = space
+    return True
 
 
 def _configured(
