@@ -2,7 +2,8 @@
 
 from evolving_attention.text.auto import AutoTokenizer
 from evolving_attention.text.bpe import train_bpe
-from evolving_attention.text.tokenizer import Encoded, Tokenizer
+from evolving_attention.text.encoded import Encoded
+from evolving_attention.text.tokenizer import Tokenizer
 from evolving_attention.text.vocabularies import train_byte_bpe, train_wordpiece
 from evolving_attention.text.word_level import train_word_level
 from evolving_attention.text.word_vectors import (

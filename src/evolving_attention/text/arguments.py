@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,30 @@ FILLED: dict[str, Any] = {
     "attention_mask": 0,
     "offset_mapping": (0, 0),
 }
+#: Columns of a call, in order, and the library's names of them.
+COLUMNS = {
+    "input_ids": "ids",
+    "token_type_ids": "type_ids",
+    "attention_mask": "attention_mask",
+    "offset_mapping": "offsets",
+}
+
+
+class Call(NamedTuple):
+    """The checked options of a tokenizer call.
+
+    ``stride`` is None if truncated tokens make no further rows.
+    """
+
+    columns: tuple[str, ...] = ("input_ids",)
+    special: bool = True
+    strategy: str | None = None
+    limit: int | None = None
+    stride: int | None = None
+    words: bool = False
+    padding: str | None = None
+    multiple: int | None = None
+    tensors: str | None = None
 
 
 def choice(table: Mapping[Any, str | None], value: Any, name: str) -> str | None:
@@ -47,38 +71,82 @@ def choice(table: Mapping[Any, str | None], value: Any, name: str) -> str | None
         ) from None
 
 
-def check_tensors(value: Any) -> None:
+def check_tensors(value: Any) -> Any:
     """Refuse a ``return_tensors`` that is neither None nor "np"."""
     if value not in (None, "np"):
         raise ConfigError(
             f"return_tensors={value!r} is not known; use None or 'np' "
             "(models here take NumPy arrays)"
         )
+    return value
+
+
+def check_stride(stride: Any, overflows: bool) -> int | None:
+    """Returns the stride; None if truncated tokens make no further rows."""
+    if type(stride) is not int or stride < 0:
+        raise ConfigError(f"stride={stride!r}, expected a whole number from 0")
+    if stride and not overflows:
+        raise ConfigError(
+            f"stride={stride}, expected 0 without return_overflowing_tokens=True; "
+            "pass that, or leave it out"
+        )
+    return stride if overflows else None
 
 
 def text_batch(
-    text: Any, text_pair: Any, single: bool
-) -> tuple[list[str], list[str] | None]:
-    """Returns lists of checked texts, from one text or a batch."""
+    text: Any, text_pair: Any, words: bool
+) -> tuple[bool, list[Any], list[Any] | None]:
+    """Returns whether it is one text, and lists of checked texts.
+
+    Args:
+        text: one text, or a batch.
+        text_pair: the second texts; None: there are none, or ``text`` has pairs.
+        words: whether each text is a list of words.
+    """
+    single = _is_one(text, words)
     if single:
-        if text_pair is not None and not isinstance(text_pair, str):
+        if text_pair is not None and not _is_one(text_pair, words):
             raise InputError("text is one str but text_pair is not; give one str each")
         texts, pairs = [text], None if text_pair is None else [text_pair]
     else:
         texts, pairs = _as_list(text, "text"), None
         if text_pair is not None:
             pairs = _as_list(text_pair, "text_pair")
-        elif texts and all(isinstance(row, tuple) and len(row) == 2 for row in texts):
+        elif (
+            not words
+            and texts
+            and all(isinstance(row, tuple) and len(row) == 2 for row in texts)
+        ):
             texts, pairs = map(list, zip(*texts, strict=True))
+    check = _checked_words if words else check_text
     for name, values in (("text", texts), ("text_pair", pairs or [])):
         for index, value in enumerate(values):
-            check_text(value, name if single else f"{name}[{index}]", MAX_TEXT_CHARS)
+            where = name if single else f"{name}[{index}]"
+            values[index] = check(value, where, MAX_TEXT_CHARS)
     if pairs is not None and len(pairs) != len(texts):
         raise InputError(
             f"text has {len(texts)} rows but text_pair has {len(pairs)}; "
             "every text needs its pair"
         )
-    return texts, pairs
+    return single, texts, pairs
+
+
+def _is_one(text: Any, words: bool) -> bool:
+    """Whether it is one text, not a batch."""
+    if words and isinstance(text, (list, tuple)):
+        return not text or isinstance(text[0], str)
+    return isinstance(text, str)
+
+
+def _checked_words(text: Any, where: str, limit: int) -> list[str]:
+    if isinstance(text, str) or not isinstance(text, Iterable):
+        raise InputError(
+            f"{where} is {type(text).__name__} {text!r:.40}; expected a list of words "
+            "with is_split_into_words=True; split it, or leave that option out"
+        )
+    words = [check_text(word, f"{where}[{i}]", limit) for i, word in enumerate(text)]
+    check_text("".join(words), where, limit)
+    return words
 
 
 def _as_list(values: Any, name: str) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ class _Encoding:
     ids: list[int]
     tokens: list[str]
     offsets: list[tuple[int, int]]
+    attention_mask: list[int]
+    sequence_ids: list[int | None]
     overflowing: list[Any] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -33,6 +36,27 @@ class _Encoding:
     def type_ids(self) -> list[int]:
         """Token types; T5 has only one."""
         return [0] * len(self.ids)
+
+    @property
+    def word_ids(self) -> list[int | None]:
+        """Not there: a SentencePiece model has no words.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(
+            "word_ids: the tokenizer of a spiece.model has no words, expected one of a "
+            "tokenizer.json; load such a folder, or pass return_offsets_mapping=True"
+        )
+
+    def pad(self, length: int, *, direction: str, pad_id: int, pad_token: str) -> None:
+        """Pads to ``length`` tokens, at the side ``direction``."""
+        at, more = 0 if direction == "left" else len(self), length - len(self)
+        self.ids[at:at] = [pad_id] * more
+        self.tokens[at:at] = [pad_token] * more
+        self.offsets[at:at] = [(0, 0)] * more
+        self.attention_mask[at:at] = [0] * more
+        self.sequence_ids[at:at] = [None] * more
 
 
 def from_spiece(path: Path, settings: Mapping[str, Any]) -> SpieceTokenizer:
@@ -133,34 +157,35 @@ class SpieceTokenizer:
 
     # --- text to ids ------------------------------------------------------------
 
-    def enable_truncation(self, limit: int, strategy: str, direction: str) -> None:
-        """Truncate encoded texts to ``limit`` tokens, at the side ``direction``."""
-        self._limit = (limit, strategy, direction)
+    def enable_truncation(
+        self, max_length: int, *, strategy: str, direction: str, stride: int
+    ) -> None:
+        """Truncate encoded texts to ``max_length`` tokens, at the side ``direction``.
+
+        ``stride`` is of no use: the removed tokens are not kept.
+        """
+        self._limit = (max_length, strategy, direction)
 
     def no_truncation(self) -> None:
         """Do not truncate."""
         self._limit = None
 
     def encode_batch(
-        self, batch: Sequence[Any], add_special_tokens: bool = True
+        self, batch: Sequence[Any], add_special_tokens: bool = True, places: bool = True
     ) -> list[_Encoding]:
-        """Encode texts or pairs, with each token's character span in the text."""
-        return self._encoded(batch, add_special_tokens, places=True)
+        """Encode texts or pairs.
 
-    def encode_batch_fast(
-        self, batch: Sequence[Any], add_special_tokens: bool = True
-    ) -> list[_Encoding]:
-        """Encode texts or pairs; the character spans are all (0, 0)."""
-        return self._encoded(batch, add_special_tokens, places=False)
-
-    def _encoded(
-        self, batch: Sequence[Any], special: bool, places: bool
-    ) -> list[_Encoding]:
+        Args:
+            batch: texts and pairs.
+            add_special_tokens: add the end token.
+            places: find each token's character span in its text; else it is (0, 0).
+        """
         texts = [text for one in batch for text in ([one] if _is_text(one) else one)]
         rows = self._rows(texts, places)
         return [
             self._joined(
-                [next(rows) for _ in ([one] if _is_text(one) else one)], special
+                [next(rows) for _ in ([one] if _is_text(one) else one)],
+                add_special_tokens,
             )
             for one in batch
         ]
@@ -214,6 +239,12 @@ class SpieceTokenizer:
             ids,
             [self._pieces[i] for i in ids],
             [place for _, place in every],
+            [1] * len(ids),
+            [
+                i
+                for n, row in enumerate(rows)
+                for i in (*[n] * len(row), *[None for _ in end])
+            ],
             ["truncated"] if cut else [],
         )
 
@@ -237,6 +268,11 @@ class SpieceTokenizer:
         return text
 
     # --- files ------------------------------------------------------------------
+
+    def to_str(self) -> str:
+        """Returns all that determines the ids, as JSON."""
+        model = self._processor.serialized_model_proto().hex()
+        return json.dumps([model, self._pieces, sorted(self._special), self._end])
 
     def files(self) -> dict[str, bytes]:
         """Returns the files from which the tokenizer can be loaded, by name."""

@@ -6,10 +6,12 @@ to one of this package.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import threading
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +20,13 @@ import numpy as np
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.interop.resolve import LOADING_OPTIONS
 from evolving_attention.text.arguments import (
+    COLUMNS,
     FILLED,
     PADDING,
     TRUNCATION,
+    Call,
     as_columns,
+    check_stride,
     check_tensors,
     choice,
     id_array,
@@ -30,6 +35,7 @@ from evolving_attention.text.arguments import (
     value_array,
 )
 from evolving_attention.text.build import guard
+from evolving_attention.text.encoded import Encoded
 from evolving_attention.text.spiece import SpieceTokenizer
 from evolving_attention.text.time_limit import TimeLimit, has_regex
 
@@ -39,23 +45,6 @@ if TYPE_CHECKING:
 _NOT_SAVED = {"added_tokens_decoder", "name_or_path", "auto_map", *LOADING_OPTIONS}
 _SIDES = ("padding_side", "truncation_side")
 SPECIAL_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
-
-
-class Encoded(dict[str, Any]):
-    """The result of a call: a dict whose keys are also attributes (``out.input_ids``).
-
-    ``truncated`` says for each text whether it was truncated.
-    """
-
-    truncated: Sequence[bool] = ()
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(
-                f"no field {name!r}; this encoding has {', '.join(self)}"
-            ) from None
 
 
 class Tokenizer:
@@ -91,7 +80,7 @@ class Tokenizer:
         self._settings = dict(settings)
         self._special = dict(special_tokens)
         self._lock = threading.Lock()
-        self._truncation: tuple[int, str, str] | None = None
+        self._truncation: dict[str, Any] | None = None
         own = has_regex(backend)
         self._time = TimeLimit(own, InputError, "the text cannot be tokenised")
         self.model_max_length = model_max_length
@@ -123,6 +112,10 @@ class Tokenizer:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._lock = threading.Lock()
+
+    def __copy__(self) -> Tokenizer:
+        """Copies the library's tokenizer too: it holds the truncation of a call."""
+        return copy.deepcopy(self)
 
     # --- vocabulary -------------------------------------------------------------
 
@@ -216,17 +209,21 @@ class Tokenizer:
 
     def __call__(
         self,
-        text: str | Sequence[str] | Sequence[tuple[str, str]],
-        text_pair: str | Sequence[str] | None = None,
+        text: Any = None,
+        text_pair: Any = None,
+        text_target: Any = None,
         *,
         add_special_tokens: bool = True,
         padding: bool | str = False,
         truncation: bool | str = False,
         max_length: int | None = None,
+        stride: int = 0,
+        is_split_into_words: bool = False,
         pad_to_multiple_of: int | None = None,
         return_tensors: str | None = None,
         return_token_type_ids: bool | None = None,
         return_attention_mask: bool = True,
+        return_overflowing_tokens: bool = False,
         return_offsets_mapping: bool = False,
     ) -> Encoded:
         """Encode one text (or pair), or a list of them.
@@ -234,6 +231,7 @@ class Tokenizer:
         Args:
             text: a str, or a sequence of str (a batch) or of pairs (tuples).
             text_pair: the second text of each pair.
+            text_target: texts whose ids are added as ``labels``, or returned alone.
             add_special_tokens: add [CLS], [SEP] and the like.
             padding: False, True or "longest" (to the longest of the batch), or
                 "max_length".
@@ -241,12 +239,18 @@ class Tokenizer:
                 Tokens at the end are removed, or at the start if the attribute
                 ``truncation_side`` is "left".
             max_length: longest result; by default ``model_max_length``.
+            stride: tokens that a row of ``return_overflowing_tokens`` repeats.
+            is_split_into_words: each text is a list of words; see ``word_ids`` of
+                :class:`Encoded`.
             pad_to_multiple_of: pad the length up to a multiple of this.
             return_tensors: None for lists, "np" for int64 arrays [B, T].
             return_token_type_ids: None: if the model needs them.
             return_attention_mask: whether to return it (1 token, 0 padding).
+            return_overflowing_tokens: put the tokens that truncation removes into
+                further rows; ``overflow_to_sample_mapping`` [B] is each row's text.
             return_offsets_mapping: also return ``offset_mapping``: for each token the
-                character range (begin, end) in its text; (0, 0) for special tokens.
+                character range (begin, end) in its text, or in its word if these are
+                given; (0, 0) for special tokens.
 
         Returns:
             ``input_ids``, ``token_type_ids`` (models that have them) and
@@ -256,37 +260,60 @@ class Tokenizer:
         Raises:
             InputError: an input is not text; a sequence is longer than allowed and
                 truncation is off; a ragged batch is requested as an array.
-            ConfigError: an option is unknown.
+            ConfigError: an option is unknown, or this tokenizer lacks it.
         """
-        strategy = choice(TRUNCATION, truncation, "truncation")
-        pad_mode = choice(PADDING, padding, "padding")
-        check_tensors(return_tensors)
-        single = isinstance(text, str)
-        texts, pairs = text_batch(text, text_pair, single)
-        limit = self._limit(max_length)
-        encodings = self._encode(
-            *(texts, pairs, add_special_tokens, strategy, limit),
-            offsets=return_offsets_mapping,
+        types = return_token_type_ids
+        if types is None:
+            types = "token_type_ids" in self.model_input_names
+        asked = (True, types, return_attention_mask, return_offsets_mapping)
+        call = Call(
+            columns=tuple(compress(COLUMNS, asked)),
+            special=add_special_tokens,
+            strategy=choice(TRUNCATION, truncation, "truncation"),
+            limit=self._limit(max_length),
+            stride=check_stride(stride, return_overflowing_tokens),
+            words=is_split_into_words,
+            padding=choice(PADDING, padding, "padding"),
+            multiple=pad_to_multiple_of,
+            tensors=check_tensors(return_tensors),
         )
-        ids = [encoding.ids for encoding in encodings]
-        if strategy is None and limit is not None:
-            refuse_long([len(row) for row in ids], limit, single)
-        columns: dict[str, list[Any]] = {"input_ids": ids}
-        types = "token_type_ids" in self.model_input_names
-        if types if return_token_type_ids is None else return_token_type_ids:
-            columns["token_type_ids"] = [encoding.type_ids for encoding in encodings]
-        if return_attention_mask:
-            columns["attention_mask"] = [[1] * len(row) for row in ids]
-        if return_offsets_mapping:
-            columns["offset_mapping"] = [encoding.offsets for encoding in encodings]
-        self._pad(columns, pad_mode, limit, pad_to_multiple_of)
-        if return_tensors == "np":
-            found = Encoded({k: id_array(k, rows) for k, rows in columns.items()})
+        return self._called(text, text_pair, text_target, call)
+
+    def _called(self, text: Any, pair: Any, target: Any, call: Call) -> Encoded:
+        """Encodes texts, or the targets alone if there are no texts."""
+        if text is None and target is not None:
+            text, target = target, None
+        single, texts, pairs = text_batch(text, pair, call.words)
+        rows = self._encode(texts, pairs, call)
+        truncated = [bool(row.overflowing) for row in rows]
+        columns: dict[str, Any] = {}
+        if call.stride is not None:
+            single, parts = False, [(row, *row.overflowing) for row in rows]
+            rows = [row for part in parts for row in part]
+            origin = [i for i, part in enumerate(parts) for _ in part]
+            columns["overflow_to_sample_mapping"] = origin
+        lengths = [len(row) for row in rows]
+        if call.strategy is None and call.limit is not None:
+            refuse_long(lengths, call.limit, single)
+        width = self._width(lengths, call.padding, call.limit, call.multiple)
+        if width is not None:
+            side, token = self.padding_side, self.pad_token
+            for row in rows:
+                row.pad(
+                    width, direction=side, pad_id=self.pad_token_id, pad_token=token
+                )
+        own = {k: [getattr(row, COLUMNS[k]) for row in rows] for k in call.columns}
+        if call.tensors == "np":
+            found = Encoded({k: id_array(k, values) for k, values in own.items()})
+            columns = {k: np.array(v, np.int64) for k, v in columns.items()}
         elif single:
-            found = Encoded({name: rows[0] for name, rows in columns.items()})
+            found = Encoded({name: values[0] for name, values in own.items()})
         else:
-            found = Encoded(columns)
-        found.truncated = [bool(encoding.overflowing) for encoding in encodings]
+            found = Encoded(own)
+        found.update(columns)
+        found.truncated, found.encodings = truncated, rows
+        if target is not None:
+            found["labels"] = self._called(target, None, None, call)["input_ids"]
         return found
 
     def pad(
@@ -332,7 +359,11 @@ class Tokenizer:
         masks = [[1] * len(row) for row in columns["input_ids"]]
         columns.setdefault("attention_mask", masks)
         own = {name: columns[name] for name in FILLED if name in columns}
-        self._pad(own, mode, self._limit(max_length), pad_to_multiple_of)
+        lengths = [len(row) for row in own["input_ids"]]
+        limit = self._limit(max_length)
+        width = self._width(lengths, mode, limit, pad_to_multiple_of)
+        if width is not None:
+            self._pad(own, width)
         columns |= own
         if return_tensors == "np":
             return Encoded(
@@ -349,13 +380,7 @@ class Tokenizer:
 
     def tokenize(self, text: str, text_pair: str | None = None) -> list[str]:
         """Returns the tokens of a text, without special tokens."""
-        ids = self._encode(
-            *text_batch(text, text_pair, True),
-            add_special=False,
-            strategy=None,
-            limit=None,
-        )[0].ids
-        return self.convert_ids_to_tokens(ids)
+        return self._called(text, text_pair, None, Call(special=False)).tokens()
 
     def _limit(self, max_length: int | None) -> int | None:
         if max_length is None:
@@ -364,73 +389,94 @@ class Tokenizer:
             raise ConfigError(f"max_length={max_length!r}; expected a number ≥ 1")
         return int(max_length)
 
-    def _encode(
-        self,
-        texts: list[str],
-        pairs: list[str] | None,
-        add_special: bool,
-        strategy: str | None,
-        limit: int | None,
-        offsets: bool = False,
-    ) -> list[tokenizers.Encoding]:
-        wanted = None
-        if strategy is not None and limit is not None:
+    def _encode(self, texts: list[Any], pairs: list[Any] | None, call: Call) -> Any:
+        """Returns the library's encoding of each text or pair, truncated."""
+        spiece = isinstance(self._backend, SpieceTokenizer)
+        if spiece and (call.words or call.stride is not None):
+            name = "is_split_into_words" if call.words else "return_overflowing_tokens"
+            raise ConfigError(
+                f"{name}=True, expected False for a tokenizer of a spiece.model; leave "
+                "it out, or load a folder with tokenizer.json"
+            )
+        first = self._backend.pre_tokenizer
+        if call.words and getattr(first, "add_prefix_space", None) is False:
+            raise ConfigError(
+                "is_split_into_words=True, expected a tokenizer that reads a space "
+                "before each word; load it with add_prefix_space=True"
+            )
+        wanted: dict[str, Any] | None = None
+        stride = call.stride or 0
+        if call.strategy is not None and call.limit is not None:
             special = self.num_special_tokens_to_add(pairs is not None)
-            if limit <= (special if add_special else 0):
+            room = call.limit - (special if call.special else 0)
+            if room <= 0:
                 raise ConfigError(
-                    f"max_length={limit} leaves no room for text next to {special} "
-                    "special tokens; use a larger max_length"
+                    f"max_length={call.limit} leaves no room for text next to "
+                    f"{special} special tokens; use a larger max_length"
                 )
-            wanted = (limit, strategy, self.truncation_side)
+            if stride >= room:
+                raise ConfigError(
+                    f"stride={stride}, expected less than the {room} tokens of text "
+                    f"that max_length={call.limit} leaves; lower one, or raise the "
+                    "other"
+                )
+            side = self.truncation_side
+            wanted = {"strategy": call.strategy, "direction": side, "stride": stride}
+            wanted["max_length"] = call.limit
         batch = texts if pairs is None else list(zip(texts, pairs, strict=True))
-        characters = sum(map(len, texts)) + sum(map(len, pairs or ()))
+        every = [*texts, *(pairs or ())]
+        characters = sum(
+            sum(map(len, one)) if call.words else len(one) for one in every
+        )
 
-        def encode() -> list[tokenizers.Encoding]:
-            backend = self._backend  # the fast call leaves the offsets out
-            run = backend.encode_batch if offsets else backend.encode_batch_fast
-            return run(batch, add_special_tokens=add_special)
+        def encode() -> Any:
+            if spiece:  # its character spans take longer than its ids
+                places = "offset_mapping" in call.columns
+                return self._backend.encode_batch(batch, call.special, places)
+            return self._backend.encode_batch(
+                batch, is_pretokenized=call.words, add_special_tokens=call.special
+            )
 
-        with self._lock, guard(InputError, "the text cannot be tokenised"):
+        remedy = f" with stride={stride} (lower it)" if stride else ""
+        with self._lock, guard(InputError, f"the text cannot be tokenised{remedy}"):
             if wanted != self._truncation:
                 if wanted is None:
                     self._backend.no_truncation()
                 else:
-                    limit, strategy, side = wanted
-                    self._backend.enable_truncation(
-                        limit, strategy=strategy, direction=side
-                    )
+                    self._backend.enable_truncation(**wanted)
                 self._truncation = wanted
             return self._time.run(encode, characters)
 
-    def _pad(
+    def _width(
         self,
-        columns: dict[str, list[Any]],
+        lengths: list[int],
         mode: str | None,
         limit: int | None,
         multiple: int | None,
-    ) -> None:
+    ) -> int | None:
+        """Returns the length to which rows are padded; None: they are not."""
         if multiple is not None and not _is_count(multiple):
             raise ConfigError(
                 f"pad_to_multiple_of={multiple!r}, expected a whole number from 1; "
                 "correct it, or leave it out"
             )
         if mode is None:
-            return
+            return None
         if mode == "longest":
             limit = 0
         elif limit is None:
             raise ConfigError('padding="max_length" needs max_length')
-        pad_id = self.pad_token_id
-        if pad_id is None:
+        if self.pad_token_id is None:
             raise ConfigError("padding needs a pad token, and this tokenizer has none")
-        longest = max((len(row) for row in columns["input_ids"]), default=0)
-        target = max(longest, limit)
-        if multiple:
-            target = -(-target // multiple) * multiple
+        width = max(*lengths, limit, 0)
+        return -(-width // multiple) * multiple if multiple else width
+
+    def _pad(self, columns: dict[str, list[Any]], width: int) -> None:
+        """Pads rows that no library encoding holds."""
         for name, rows in columns.items():
-            fill = pad_id if name == "input_ids" else FILLED[name]
+            fill = self.pad_token_id if name == "input_ids" else FILLED[name]
             for index, row in enumerate(rows):
-                filler = [fill] * (target - len(row))
+                filler = [fill] * (width - len(row))
                 left = self.padding_side == "left"
                 rows[index] = filler + row if left else row + filler
 
