@@ -20,19 +20,6 @@ _REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?", re.
 _REVISION = re.compile(r"[0-9a-f]{4,64}")
 _YES = frozenset(("1", "ON", "YES", "TRUE"))
 _HUB_SECONDS = 2.5  # without a network, the whole search must end within three seconds
-#: transformers' arguments of from_pretrained that resolve() lacks: what to do instead.
-LOADING_OPTIONS = {
-    "cache_dir": "set the environment variable HF_HUB_CACHE",
-    "force_download": "delete the model from the Hub cache",
-    "gguf_file": "give a folder with tokenizer.json",
-    "proxies": "set the environment variable HTTPS_PROXY",
-    "resume_download": "leave it out",
-    "revision": "download that revision and give its folder",
-    "subfolder": "give the path of that folder as the name",
-    "token": "set the environment variable HF_TOKEN",
-    "trust_remote_code": "leave it out: code of a checkpoint is never run",
-    "use_auth_token": "set the environment variable HF_TOKEN",
-}
 _SMALL_FILES = (
     "*.json",
     "vocab.txt",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.interop.evolving_mark import base_type
+from evolving_attention.interop.loading_options import without_loading
 from evolving_attention.modeling.base import MODELS, PreTrainedModel
 from evolving_attention.modeling.config import CONFIGS, PretrainedConfig
 
@@ -19,12 +20,15 @@ class AutoConfig:
     """Reads a config.json into the config class of its ``model_type``."""
 
     @staticmethod
-    def from_pretrained(name: str | Path, **overrides: Any) -> PretrainedConfig:
+    def from_pretrained(
+        name: str | Path, *, local_files_only: bool = False, **overrides: Any
+    ) -> PretrainedConfig:
         """Reads it; raises CheckpointError if missing, ConfigError if invalid."""
         from evolving_attention.interop.hf import load_config
         from evolving_attention.interop.resolve import resolve
 
-        folder = resolve(name)
+        overrides = without_loading("AutoConfig.from_pretrained", overrides)
+        folder = resolve(name, local_files_only=local_files_only)
         values = load_config(folder)
         kind = _type_of(values)
         if kind not in CONFIGS:
@@ -55,6 +59,7 @@ class AutoBase:
         from evolving_attention.interop.hf import load_config
         from evolving_attention.interop.resolve import resolve
 
+        kwargs = without_loading(f"{cls.__name__}.from_pretrained", kwargs)
         local = bool(kwargs.get("local_files_only", False))
         folder = resolve(name_or_path, local_files_only=local)
         values = load_config(folder)

@@ -16,6 +16,7 @@ from evolving_attention.errors import ConfigError, suggestion
 from evolving_attention.field_types import plain_scalar
 from evolving_attention.interop.config_rules import Rules, check_config, check_rules
 from evolving_attention.interop.evolving_mark import EVOLVING, is_marked
+from evolving_attention.interop.loading_options import without_loading
 
 CONFIGS: dict[
     str, type[PretrainedConfig]
@@ -30,11 +31,6 @@ _COMMON: dict[str, Any] = {
     "problem_type": None,
     "text_columns": None,
     "classifier_dropout": None,
-}
-_OF_LOADING = {  # arguments of from_pretrained, transformers' and ours
-    "ignore_mismatched_sizes": "strict=False of from_pretrained",
-    "torch_dtype": "dtype='float32' or 'bfloat16' of from_pretrained",
-    "device_map": "device='cpu', 'cuda' or 'auto' of from_pretrained",
 }
 _NAMES = ("id2label", "label2id")
 _SIZES = (
@@ -179,14 +175,10 @@ class PretrainedConfig:
 
     def __init__(self, *, attention: Any = None, **options: Any) -> None:
         known = {**_COMMON, **self.defaults}
+        options = without_loading(type(self).__name__, options)
         for name in options:
             if name not in known and name not in _ONLY:
                 options_known = [*sorted(known), "attention"]
-                if name in _OF_LOADING:
-                    raise ConfigError(
-                        f"{type(self).__name__}: {name} = {options[name]!r} is not "
-                        f"known, expected {_OF_LOADING[name]}; write that instead"
-                    )
                 raise ConfigError(
                     f"{type(self).__name__}: unknown option {name!r}, expected one of "
                     f"{', '.join(options_known)}; "
@@ -326,13 +318,32 @@ class PretrainedConfig:
             return cls.from_dict(values, **overrides)
 
     @classmethod
-    def from_pretrained(cls: type[_Self], name: str | Path, **overrides: Any) -> _Self:
+    def from_pretrained(
+        cls: type[_Self],
+        name: str | Path,
+        *,
+        local_files_only: bool = False,
+        **overrides: Any,
+    ) -> _Self:
         """Reads the config.json of a model folder or model name."""
         from evolving_attention.interop.hf import load_config
         from evolving_attention.interop.resolve import resolve
 
-        folder = resolve(name)
+        overrides = without_loading(f"{cls.__name__}.from_pretrained", overrides)
+        folder = resolve(name, local_files_only=local_files_only)
         return cls._from_file(load_config(folder), folder, **overrides)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Writes config.json, as a model's ``save_pretrained`` does.
+
+        Raises:
+            CheckpointError: the folder is a file, or is not writable.
+            ConfigError: as :meth:`to_saved`.
+        """
+        from evolving_attention import durable
+
+        path = durable.make_folder(folder) / "config.json"
+        durable.write_json(path, self.to_saved())
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the contents of config.json; vanilla attention is left out."""

@@ -8,8 +8,9 @@ from typing import Any
 
 from evolving_attention.errors import CheckpointError, ConfigError, suggestion
 from evolving_attention.interop.evolving_mark import base_type
+from evolving_attention.interop.loading_options import without_loading
 from evolving_attention.interop.paths import present
-from evolving_attention.interop.resolve import LOADING_OPTIONS, resolve
+from evolving_attention.interop.resolve import resolve
 from evolving_attention.text import build
 from evolving_attention.text.spiece import from_spiece
 from evolving_attention.text.tokenizer import SPECIAL_NAMES, Tokenizer
@@ -18,7 +19,6 @@ from evolving_attention.text.validate import check_backend
 _ROBERTA_TOKENS = {**build.ROBERTA_TOKENS, "bos": "<s>", "eos": "</s>"}
 _T5_TOKENS = {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"}
 _UNKNOWN_LENGTH = 10**9  # a larger value in a file means "not known"
-_MAIN = ("revision", "main")  # the revision that resolve() finds
 _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")  # no model's classes
 _ADDITIONAL = ("additional_special_tokens", "extra_special_tokens")
 _TOKENS = (*(f"{name}_token" for name in SPECIAL_NAMES), *_ADDITIONAL)
@@ -73,7 +73,7 @@ class AutoTokenizer:
             ConfigError: an override is not known, or names a special token that is not
                 in the vocabulary.
         """
-        overrides = _without_loading(overrides)
+        overrides = without_loading("AutoTokenizer.from_pretrained", overrides)
         folder = resolve(name_or_path, local_files_only=local_files_only)
         settings = _settings(folder, overrides)
         model = _optional(folder / "config.json")
@@ -112,22 +112,6 @@ class AutoTokenizer:
             model_input_names=names,
             tokenizer_class=given if given in _GENERIC else kind,
         )
-
-
-def _without_loading(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the overrides without transformers' options that choose the files.
-
-    Raises:
-        ConfigError: one of these options asks for something; its value may be secret.
-    """
-    for name in overrides.keys() & LOADING_OPTIONS:
-        harmless = not overrides[name] or (name, overrides[name]) == _MAIN
-        if not harmless:
-            raise ConfigError(
-                f"AutoTokenizer.from_pretrained: {name} is not supported, expected "
-                f"it to be left out; {LOADING_OPTIONS[name]}"
-            )
-    return {k: v for k, v in overrides.items() if k not in LOADING_OPTIONS}
 
 
 def _optional(path: Path) -> dict[str, Any]:

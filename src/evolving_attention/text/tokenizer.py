@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evolving_attention.errors import ConfigError, InputError
-from evolving_attention.interop.resolve import LOADING_OPTIONS
+from evolving_attention.interop.loading_options import LOADING_OPTIONS
 from evolving_attention.text.arguments import (
     COLUMNS,
     FILLED,
