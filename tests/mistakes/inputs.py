@@ -126,10 +126,10 @@ ROWS = {
     ),
     "an additive float mask": Row(
         lambda _: model()(IDS, FAR),
-        ea.DTypeError,
-        r"got float64",
-        r"attention_mask",
-        r"must be integers",
+        ea.InputError,
+        r"holds -",
+        r"BertForSequenceClassification: attention_mask",
+        r"expected 1 for a token or 0 for padding; the model itself hides padding",
     ),
     "a mask of another shape": Row(
         lambda _: model()(IDS, np.ones((2, 4), np.int64)),

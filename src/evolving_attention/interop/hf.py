@@ -84,6 +84,13 @@ class CheckpointFolder:
                 return prefix
         return None
 
+    @property
+    def dtype(self) -> str:
+        """Element type of the weights: as in the config, else of the first floats."""
+        said = self.config.get("dtype", self.config.get("torch_dtype"))
+        floats = (a for a in self.tensors.values() if a.dtype.kind not in "iub")
+        return said or str(getattr(next(floats, None), "dtype", "float32"))
+
 
 def load_config(folder: str | Path) -> dict[str, Any]:
     """Read and check the config.json of a model folder.

@@ -14,6 +14,7 @@ import numpy as np
 from evolving_attention._core import Tensor, create_model, is_grad_enabled
 from evolving_attention.device_names import host_array, resolve_device
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
+from evolving_attention.interop.loading_options import without_loading
 from evolving_attention.interop.rules import NameTable
 from evolving_attention.modeling.call import call_of
 from evolving_attention.modeling.config import (
@@ -134,9 +135,10 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         self.load_report: Any | None = None
         self._new_head: NewHead | None = None
 
-    def _misfit(self, config: Any) -> str:
+    @classmethod
+    def _misfit(cls, config: Any) -> str:
         """Returns the error text for a config of another class, with a remedy."""
-        own, other = self.config_class.__name__, type(config)
+        own, other = cls.config_class.__name__, type(config)
         package = other.__module__.partition(".")[0]
         remedy = f"pass a {own}"
         if package == "transformers" and other.__name__ == own:
@@ -145,7 +147,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
             remedy = f"pass an instance: {own}()"
         where = "" if package == "builtins" else f"{package}."
         return (
-            f"{type(self).__name__}: expected evolving_attention.{own}, got "
+            f"{cls.__name__}: expected evolving_attention.{own}, got "
             f"{where}{other.__name__}; {remedy}"
         )
 
@@ -222,6 +224,12 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
             if not (only_trainable and not tensor.requires_grad)
             and not (exclude_embeddings and _EMBEDDING.search(name))
         )
+
+    def requires_grad_(self: _Self, requires_grad: bool = True) -> _Self:
+        """Freezes all parameters (False), or trains them, and returns the model."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clears all gradients; ``set_to_none=False`` fills them with zeros."""
@@ -374,6 +382,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         cls: type[_Self],
         name_or_path: str | Path,
         *,
+        config: PretrainedConfig | None = None,
         num_labels: int | None = None,
         attention: Any = None,
         dtype: Any = "float32",
@@ -387,10 +396,12 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         Args:
             name_or_path: a folder, ``package:NAME/PATH``, or a name in the local Hub
                 cache or on the Hub, looked up in this order.
+            config: takes the place of config.json, and of options of the config.
             num_labels: classes of a new task head; 1 is regression.
             attention: evolve kind; default: as in config.json, else vanilla. New
                 convolutions are drawn at random and listed in ``load_report.new``.
-            dtype: element type of parameters and computation, as for the class.
+            dtype: element type of parameters and computation, as for the class, or
+                ``"auto"``: the checkpoint's.
             device: where to compute: "cpu", "cuda", "cuda:1" or "auto".
             strict: reject missing, unexpected and mismatched tensors.
             local_files_only: do not contact the Hub.
@@ -407,24 +418,21 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         from evolving_attention.interop.load_report import check_growth, match
         from evolving_attention.interop.resolve import resolve
 
+        source = f"{cls.__name__}.from_pretrained"
+        config_overrides = without_loading(source, config_overrides)
         folder = cls._translated(
             load_folder(resolve(name_or_path, local_files_only=local_files_only)),
             config_overrides,
         )
-        expected = cls.config_class.model_type
-        if folder.model_type not in (None, expected):
-            auto = "use the Auto class, which chooses by config.json"
-            remedy = auto if folder.model_type in CONFIGS else "no class here loads it"
-            raise CheckpointError(
-                f"{folder.path}: is a {folder.model_type} checkpoint, {cls.__name__} "
-                f"loads {expected}; {remedy}"
-            )
+        cls._check_type(folder)
         overrides = {"attention": attention, **config_overrides}
         if num_labels is not None:
             overrides["num_labels"] = num_labels
         cls._check_overrides(config_overrides)
+        if named(dtype) == "auto":
+            dtype = folder.dtype
         with named_file(folder.path, partial(cls._built, folder, {}, "float32")):
-            model = cls._built(folder, overrides, dtype)
+            model = cls._built(folder, overrides, dtype, config)
         shapes = {name: tensor.shape for name, tensor in model._state()}
         sizes = model.config.sizes()
         assigned, report = match(
@@ -451,14 +459,37 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         return model.eval()
 
     @classmethod
+    def _check_type(cls, folder: CheckpointFolder) -> None:
+        """Rejects the folder of another architecture."""
+        expected = cls.config_class.model_type
+        if folder.model_type not in (None, expected):
+            auto = "use the Auto class, which chooses by config.json"
+            remedy = auto if folder.model_type in CONFIGS else "no class here loads it"
+            raise CheckpointError(
+                f"{folder.path}: is a {folder.model_type} checkpoint, {cls.__name__} "
+                f"loads {expected}; {remedy}"
+            )
+
+    @classmethod
     def _built(
         cls: type[_Self],
         folder: CheckpointFolder,
         overrides: Mapping[str, Any],
         dtype: Any,
+        config: PretrainedConfig | None = None,
     ) -> _Self:
         """Creates a folder's model; its parameters have no memory yet."""
-        config = cls.config_class.from_dict(folder.config, **overrides)
+        if config is None:
+            config = cls.config_class.from_dict(folder.config, **overrides)
+        elif not isinstance(config, cls.config_class):
+            raise ConfigError(cls._misfit(config))
+        elif given := [name for name, one in overrides.items() if one is not None]:
+            raise ConfigError(
+                f"{cls.__name__}.from_pretrained: {given[0]} is given with a config, "
+                f"expected one of the two; set {given[0]} on the config"
+            )
+        else:
+            config = copy.copy(config)
         model = cls.__new__(cls)
         model._build(cls._adapt(config, folder.tensors), dtype)
         return model
@@ -491,7 +522,9 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         """Adapts the config to the tensors of a checkpoint."""
         return config
 
-    def save_pretrained(self, folder: str | Path) -> None:
+    def save_pretrained(
+        self, folder: str | Path, *, safe_serialization: bool = True
+    ) -> None:
         """Writes config.json and model.safetensors, as transformers reads them.
 
         A text model with other than vanilla attention is saved as ``evolving_bert`` or
@@ -503,10 +536,19 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         they are renamed, config.json last. If that is interrupted, the folder has the
         old model, the new one, or no config.json and does not load: never a mixture.
 
+        ``safe_serialization`` is transformers' option; no other format is written.
+
         Raises:
             CheckpointError: the folder is a file, is not writable, or holds a
                 pytorch_model.bin that transformers would load for an evolving model.
+            ConfigError: ``safe_serialization`` is not True.
         """
+        if safe_serialization is not True:
+            raise ConfigError(
+                f"{type(self).__name__}.save_pretrained: safe_serialization="
+                f"{safe_serialization!r}, expected True: weights are saved as "
+                "safetensors, which PyTorch's programs read; leave it out"
+            )
         from evolving_attention.durable import make_folder
         from evolving_attention.interop.evolving_mark import weights_stem
         from evolving_attention.interop.safetensors_io import save_safetensors

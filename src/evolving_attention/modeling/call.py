@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from evolving_attention import _core
+from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError, InputError, suggestion
 from evolving_attention.modeling.outputs import ModelOutput
 from evolving_attention.modeling.wanted import wanted_indices
@@ -121,9 +122,8 @@ def run(
         )
         for counts in stacks.values()
     ]
-    results = model._core.forward(
-        model._given(inputs), label_smoothing, *wanted[0], *wanted[1:]
-    )
+    given = model._given(plain_arrays(name, inputs))
+    results = model._core.forward(given, label_smoothing, *wanted[0], *wanted[1:])
     for stack, counts in stacks.items():
         for option, count in zip(_OUTPUTS, counts, strict=True):
             part = option.removeprefix("output_")
@@ -134,6 +134,36 @@ def run(
                 if each in results:
                     results[each] = tuple(results[each].get(i) for i in range(count))
     return cast(ModelOutput, model.output_class(**results))
+
+
+def plain_arrays(name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the inputs with masks of floats as bool, and positions for each row.
+
+    Args:
+        name: the caller's name, for messages.
+        inputs: inputs of a call.
+
+    Raises:
+        InputError: a mask holds another number than 0 and 1.
+    """
+    given = dict(inputs)
+    for key, value in inputs.items():
+        if key.endswith("attention_mask") and "float" in str(
+            getattr(value, "dtype", "")
+        ):
+            mask = host_array(value)
+            given[key] = mask == 1
+            wrong = mask[(mask != 1) & (mask != 0)]
+            if wrong.size:
+                raise InputError(
+                    f"{name}: {key} holds {wrong[0]}, expected 1 for a token or 0 for "
+                    "padding; the model itself hides padding"
+                )
+    shape: tuple[int, ...] = getattr(inputs.get("input_ids"), "shape", ())
+    places = inputs.get("position_ids")
+    if len(shape) == 2 and getattr(places, "shape", ()) == (1, shape[1]):
+        given["position_ids"] = np.broadcast_to(host_array(places), shape)
+    return given
 
 
 def _described(declared: list[dict[str, Any]]) -> str:

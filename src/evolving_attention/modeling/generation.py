@@ -14,6 +14,7 @@ from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.field_types import check_type
 from evolving_attention.modeling.base import PreTrainedModel
+from evolving_attention.modeling.call import plain_arrays
 from evolving_attention.modeling.config import PretrainedConfig
 from evolving_attention.modeling.generation_config import (
     GENERATION_CONFIG,
@@ -233,7 +234,8 @@ class GenerativeModel(PreTrainedModel):
         settings.scored = scored
         cached = chosen["use_cache"]
         settings.cached = _core.can_cache(self._core) if cached is None else cached
-        found = _core.search(self._core, dict(sources), settings)
+        sources = plain_arrays(name, sources)
+        found = _core.search(self._core, sources, settings)
         alignments = None
         if chosen["output_alignments"]:
             copies = chosen["num_return_sequences"]

@@ -171,8 +171,8 @@ def pipeline(
     *,
     top_k: TopK = ...,
     batch_size: int = ...,
-    device: str = ...,
-    dtype: str = ...,
+    device: str | int | None = ...,
+    dtype: str | None = ...,
 ) -> QuestionAnsweringPipeline: ...
 @overload
 def pipeline(
@@ -182,8 +182,8 @@ def pipeline(
     *,
     top_k: TopK = ...,
     batch_size: int = ...,
-    device: str = ...,
-    dtype: str = ...,
+    device: str | int | None = ...,
+    dtype: str | None = ...,
 ) -> TextClassificationPipeline: ...
 @overload
 def pipeline(
@@ -193,8 +193,8 @@ def pipeline(
     *,
     top_k: TopK = ...,
     batch_size: int = ...,
-    device: str = ...,
-    dtype: str = ...,
+    device: str | int | None = ...,
+    dtype: str | None = ...,
 ) -> TextClassificationPipeline | QuestionAnsweringPipeline: ...
 def pipeline(
     task: str = TASKS[0],
@@ -203,8 +203,8 @@ def pipeline(
     *,
     top_k: TopK = "best",
     batch_size: int = 32,
-    device: str = "cpu",
-    dtype: str = "float32",
+    device: str | int | None = None,
+    dtype: str | None = None,
 ) -> TextClassificationPipeline | QuestionAnsweringPipeline:
     """Loads a trained model with its tokenizer, like Hugging Face's ``pipeline``.
 
@@ -216,8 +216,9 @@ def pipeline(
         top_k: number of labels to return, see :meth:`TextModel.predict`; or number of
             answers (1 by default).
         batch_size: texts per batch.
-        device: device of a model that is loaded here.
-        dtype: element type of a model that is loaded here.
+        device: a device's name; or -1 for the CPU, 0 for the first GPU, as in
+            transformers; default: the CPU, or that of the model.
+        dtype: element type; default: float32, or that of the model.
 
     Returns:
         A function from texts to labels and scores, or from questions to answers.
@@ -251,19 +252,7 @@ def pipeline(
             )
         tokenizer = model
     answers = task == _ANSWERS
-    auto: Any = AutoModelForSequenceClassification
-    head, what = "sequence_classification", "sequence classification of texts"
-    if answers:
-        auto = AutoModelForQuestionAnswering
-        head = "question_answering"
-        what = "question answering"
-    if not isinstance(model, PreTrainedModel):
-        model = auto.from_pretrained(model, device=device, dtype=dtype)
-    if not isinstance(model, TextModel) or model.head != head:
-        raise ConfigError(
-            f"pipeline: the model is a {type(model).__name__}, expected one for "
-            f"{what}; load it by ea.{auto.__name__}"
-        )
+    model = _placed(model, answers, device, dtype)
     if isinstance(tokenizer, (str, Path)):
         from evolving_attention.text import AutoTokenizer
 
@@ -276,3 +265,29 @@ def pipeline(
     return TextClassificationPipeline(
         model, tokenizer, top_k=top_k, batch_size=batch_size
     )
+
+
+def _placed(model: Any, answers: bool, device: Any, dtype: Any) -> TextModel:
+    """Returns the model of a name, or a given one, on its device.
+
+    Raises:
+        ConfigError: the model has another task.
+    """
+    auto: Any = AutoModelForSequenceClassification
+    head, what = "sequence_classification", "sequence classification of texts"
+    if answers:
+        auto = AutoModelForQuestionAnswering
+        head, what = "question_answering", "question answering"
+    if type(device) is int and device >= -1:  # transformers' numbers
+        device = "cpu" if device == -1 else f"cuda:{device}"
+    options = {"device": device, "dtype": dtype}
+    options = {name: value for name, value in options.items() if value is not None}
+    given = isinstance(model, PreTrainedModel)
+    if not given:
+        model = auto.from_pretrained(model, **options)
+    if not isinstance(model, TextModel) or model.head != head:
+        raise ConfigError(
+            f"pipeline: the model is a {type(model).__name__}, expected one for "
+            f"{what}; load it by ea.{auto.__name__}"
+        )
+    return model.to(**options) if given and options else model
