@@ -55,8 +55,14 @@ def test_every_form_of_tokenizer_is_copied(tmp_path: Path):
     names = ("spiece.model", "vocab.txt", "vocab.json", "merges.txt")
     for name in names:
         (parts[1] / name).write_text(name)
+    (parts[1] / "tokenizer.json").unlink()
+    (tmp_path / "mean").mkdir()
+    for left in ("tokenizer.json", "vocab.txt", "notes.txt"):
+        (tmp_path / "mean" / left).write_text("of another model")
     average_checkpoints(parts, tmp_path / "mean")
     assert [(tmp_path / "mean" / name).read_text() for name in names] == [*names]
+    assert not (tmp_path / "mean" / "tokenizer.json").exists()
+    assert (tmp_path / "mean" / "notes.txt").exists()
 
 
 def test_an_averaged_t5_has_its_tokenizer(tmp_path: Path):

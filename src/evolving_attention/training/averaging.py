@@ -16,7 +16,7 @@ from evolving_attention.interop.hf import load_folder
 from evolving_attention.interop.paths import present
 from evolving_attention.interop.safetensors_io import save_safetensors
 
-_BESIDE = (  # copied if present
+_BESIDE = (  # copied, or removed
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
     *("spiece.model", "vocab.txt", "vocab.json", "merges.txt"),
     "generation_config.json",
@@ -58,7 +58,8 @@ def average_checkpoints(
 
     Args:
         folders: folders of models that differ only in their weights.
-        output_dir: folder of the result; new, or without a model.
+        output_dir: folder of the result; new, or without a model. Tokenizer files in
+            it are replaced.
 
     Returns:
         The config.
@@ -93,6 +94,8 @@ def average_checkpoints(
     for name in _BESIDE:
         if present(paths[-1], name):
             shutil.copyfile(paths[-1] / name, target / name)
+        else:  # another model's would be loaded with this one
+            (target / name).unlink(missing_ok=True)
     stem, beside = weights_stem(last.config), {"config.json": last.config}
     save_safetensors(target, mean, stem=stem, beside=beside)
     return last.config
