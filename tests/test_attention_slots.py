@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import re
 
@@ -393,7 +394,10 @@ def test_models_of_one_config_keep_their_attention(tmp_path):
         arms[alpha] = ea.BertModel(config)
     copies = {alpha: arm.copy() for alpha, arm in arms.items()}
     for alpha, arm in copies.items():
-        arm.config.attention = "vanilla"
+        own = copy.copy(arm.config)
+        own.attention = "vanilla"
+        with pytest.raises(ea.ConfigError, match=r"attention is set to 'vanilla', exp"):
+            arm.config.attention = "vanilla"
         arms[alpha].save_pretrained(tmp_path / str(alpha))
         found = ea.BertModel.from_pretrained(tmp_path / str(alpha))
         assert found.config.attention.alpha == alpha

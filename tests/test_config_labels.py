@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +137,31 @@ def test_classes_that_are_set_go_into_the_file(tmp_path: Path) -> None:
         with pytest.raises(ea.ConfigError, match=name):
             setattr(config, name, wrong)
     assert config.num_labels == 4
+
+
+def repickled(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))
+
+
+@pytest.mark.parametrize("make", [lambda m: m, copy.copy, copy.deepcopy, repickled])
+def test_the_config_of_a_model_describes_it(make: Any) -> None:
+    given = config(num_labels=2)
+    model = make(ea.BertForSequenceClassification(given))
+    own, other = model.config, copy.copy(model.config)
+    for name, value in {
+        "num_labels": 3,
+        "hidden_size": 48,
+        "attention": "residual",
+        "problem_type": "single_label_classification",
+        "id2label": {0: "a", 1: "b", 2: "c"},
+    }.items():
+        says = rf"{name} is set to .*, expected .*; pass {name}=… to from_pretrained"
+        with pytest.raises(ConfigError, match=says):
+            setattr(own, name, value)
+        setattr(own, name, getattr(own, name))
+        setattr(other, name, value)  # it describes no model
+    assert own == given
+    own.id2label = {0: "no", 1: "yes"}
+    own.label2id = {"no": 0, "yes": 1}
+    assert own == config(id2label={0: "no", 1: "yes"})
+    assert model.copy().config == own

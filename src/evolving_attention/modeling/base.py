@@ -132,6 +132,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         self._core = create_model(config.model_type, options, dtype)
         self._named: list[tuple[str, Tensor]] = self._core.named_parameters()
         self._buffers: list[tuple[str, Tensor]] = self._core.named_buffers()
+        config._built = True  # from now on it describes this model
         self.load_report: Any | None = None
         self._new_head: NewHead | None = None
 

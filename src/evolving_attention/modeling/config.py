@@ -33,6 +33,7 @@ _COMMON: dict[str, Any] = {
     "classifier_dropout": None,
 }
 _NAMES = ("id2label", "label2id")
+_CHANGEABLE = (*_NAMES, "text_columns")  # of a built model; they are names only
 _SIZES = (
     "_size",
     "_embeddings",
@@ -151,7 +152,9 @@ class PretrainedConfig:
     kind; a :class:`~evolving_attention.attention.Spec`; or a list with one of these for
     each layer. ``text_columns`` names the columns of the texts that the model was last
     trained on; the Trainer sets it. Unknown entries of a config.json are kept and
-    written back. Options may also be set as attributes before a model is built.
+    written back. Options may also be set as attributes before a model is built;
+    ``model.config`` describes the model, and only takes other names of its classes. A
+    copy of it (``copy.copy``) can be changed for another model.
 
     Raises:
         ConfigError: an option is unknown, of the wrong type or out of range.
@@ -188,6 +191,8 @@ class PretrainedConfig:
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Sets an option; takes an attention and classes as the constructor does."""
+        if "_built" in vars(self):
+            self._refuse_change(name, value)
         if name in self.chains:
             value = self._chain(name, value)
         if name in ("num_labels", "id2label"):
@@ -200,6 +205,23 @@ class PretrainedConfig:
             vars(self).update(_classes(names, len(names) or self.num_labels))
         else:
             super().__setattr__(name, value)
+
+    def _refuse_change(self, name: str, value: Any) -> None:
+        """Refuses to let the config of a built model describe another one."""
+        expected = getattr(self, name, None)
+        same = value == expected or name in _CHANGEABLE
+        if name == "id2label" and value and len(value) != self.num_labels:
+            same, expected = False, f"{self.num_labels} names"
+        if name in {*_COMMON, *_ONLY, *self.defaults, *self.chains} and not same:
+            raise ConfigError(
+                f"{type(self).__name__}: {name} is set to {value!r:.60}, expected "
+                f"{expected!s:.60} as in the model that this config describes; pass "
+                f"{name}=… to from_pretrained, or build a model of copy.copy(config)"
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what copies and pickles hold; a copy describes no model yet."""
+        return {k: v for k, v in vars(self).items() if k != "_built"}
 
     def _chain(self, name: str, given: Any) -> Any:
         """Returns the form of an attention that the config shows."""

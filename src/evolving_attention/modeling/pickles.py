@@ -40,7 +40,7 @@ class PickleMixin:
 
     def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
         memo[id(self)] = twin = self.copy()
-        twin.config = copy.deepcopy(self.config, memo)
+        vars(twin.config).update(copy.deepcopy(vars(self.config), memo))
         for name, value in vars(self).items():
             if name not in vars(twin):
                 setattr(twin, name, copy.deepcopy(value, memo))
