@@ -50,6 +50,7 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     ),
     "texts": ((TEXTS,), {"padding": "max_length", "max_length": 40}),
     "a text": ((TEXTS[0],), {}),
+    "special tokens": ((TEXTS,), {"return_special_tokens_mask": True, "padding": True}),
     "windows": (
         (["a lost question", "a"], [LONG, "soon"]),
         {
@@ -90,6 +91,7 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
 def test_calls_give_what_transformers_gives(pair, name, side):
     given, options = CALLS[name]
     found = []
+    assert pair[0].is_fast
     for tokenizer in map(copy.copy, pair):
         tokenizer.padding_side = side
         encoded = tokenizer(*given, **options)
@@ -161,8 +163,11 @@ def test_a_spiece_model_has_rows_and_no_words(tmp_path):
     pytest.importorskip("sentencepiece", reason="no extra t5")
     (tmp_path / "spiece.model").write_bytes(model_of(*PIECES))
     tokenizer = AutoTokenizer.from_pretrained(tmp_path, pad_token="</s>")
-    encoded = tokenizer(["the", ""], ["", "the"], padding="max_length", max_length=9)
+    options = {"padding": "max_length", "return_special_tokens_mask": True}
+    encoded = tokenizer(["the", ""], ["", "the"], max_length=9, **options)
+    assert encoded.special_tokens_mask[0][-7:] == [1] * 7
     assert encoded.tokens(1) == tokenizer.convert_ids_to_tokens(encoded.input_ids[1])
+    assert not tokenizer.is_fast
     ids = encoded.sequence_ids(0)
     assert len(ids) == 9
     assert set(ids) == {0, None}

@@ -33,6 +33,7 @@ FILLED: dict[str, Any] = {
     "input_ids": None,
     "token_type_ids": 0,
     "attention_mask": 0,
+    "special_tokens_mask": 1,
     "offset_mapping": (0, 0),
 }
 #: Columns of a call, in order, and the library's names of them.
@@ -40,6 +41,7 @@ COLUMNS = {
     "input_ids": "ids",
     "token_type_ids": "type_ids",
     "attention_mask": "attention_mask",
+    "special_tokens_mask": "special_tokens_mask",
     "offset_mapping": "offsets",
 }
 

@@ -38,6 +38,11 @@ class _Encoding:
         return [0] * len(self.ids)
 
     @property
+    def special_tokens_mask(self) -> list[int]:
+        """1 for end tokens and padding."""
+        return [int(text is None) for text in self.sequence_ids]
+
+    @property
     def word_ids(self) -> list[int | None]:
         """Not there: a SentencePiece model has no words.
 

@@ -125,6 +125,11 @@ class Tokenizer:
         return self._backend
 
     @property
+    def is_fast(self) -> bool:
+        """Whether it knows words, as transformers' fast tokenizers do."""
+        return not isinstance(self._backend, SpieceTokenizer)
+
+    @property
     def vocab_size(self) -> int:
         """Number of tokens in the model's vocabulary, without added tokens."""
         return self._backend.get_vocab_size(with_added_tokens=False)
@@ -224,6 +229,7 @@ class Tokenizer:
         return_token_type_ids: bool | None = None,
         return_attention_mask: bool = True,
         return_overflowing_tokens: bool = False,
+        return_special_tokens_mask: bool = False,
         return_offsets_mapping: bool = False,
     ) -> Encoded:
         """Encode one text (or pair), or a list of them.
@@ -248,6 +254,8 @@ class Tokenizer:
             return_attention_mask: whether to return it (1 token, 0 padding).
             return_overflowing_tokens: put the tokens that truncation removes into
                 further rows; ``overflow_to_sample_mapping`` [B] is each row's text.
+            return_special_tokens_mask: also return ``special_tokens_mask`` (1 special
+                token or padding, 0 text).
             return_offsets_mapping: also return ``offset_mapping``: for each token the
                 character range (begin, end) in its text, or in its word if these are
                 given; (0, 0) for special tokens.
@@ -265,7 +273,8 @@ class Tokenizer:
         types = return_token_type_ids
         if types is None:
             types = "token_type_ids" in self.model_input_names
-        asked = (True, types, return_attention_mask, return_offsets_mapping)
+        masks = return_attention_mask, return_special_tokens_mask
+        asked = (True, types, *masks, return_offsets_mapping)
         call = Call(
             columns=tuple(compress(COLUMNS, asked)),
             special=add_special_tokens,
