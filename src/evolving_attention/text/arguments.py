@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from evolving_attention.errors import ConfigError, InputError
 
+#: A text or a batch; a row may be a pair, or the words of a text.
+Texts: TypeAlias = str | Sequence[str] | Sequence[Sequence[str]]
 MAX_TEXT_CHARS = 1_000_000
 
 TRUNCATION: dict[Any, str | None] = {

@@ -25,6 +25,7 @@ from evolving_attention.text.arguments import (
     PADDING,
     TRUNCATION,
     Call,
+    Texts,
     as_columns,
     check_stride,
     check_tensors,
@@ -214,9 +215,9 @@ class Tokenizer:
 
     def __call__(
         self,
-        text: Any = None,
-        text_pair: Any = None,
-        text_target: Any = None,
+        text: Texts | None = None,
+        text_pair: Texts | None = None,
+        text_target: Texts | None = None,
         *,
         add_special_tokens: bool = True,
         padding: bool | str = False,
