@@ -234,6 +234,9 @@ def test_operations_of_other_nets() -> None:
     assert sparse["map_conv"] == 0
     fewer = 4 * 6 * 16 + 12 * 6 * 16
     assert found["convolutions"] - sparse["convolutions"] == 2 * fewer
-    mixed = ea.CifarNetConfig(**SMALL, attention=[EVOLVING, ea.attention.Vanilla()])
-    with pytest.raises(ea.ConfigError, match="attention is a list, expected one kind"):
-        cifar_net_flops(mixed)
+    mixed = ea.CifarNetConfig(**SMALL, attention=[ea.attention.Vanilla(), EVOLVING])
+    assert cifar_net_flops(mixed) == found
+    for beta in ([0.1, 0], 0):  # no convolution, or in the first layer, which has none
+        kind = ea.attention.Evolving(0.5, beta)
+        without = cifar_net_flops(ea.CifarNetConfig(**SMALL, attention=kind))
+        assert without == {**found, "map_conv": 0, "total": without["total"]}

@@ -59,6 +59,17 @@ def test_operations_of_the_released_ratios(monkeypatch):
     assert found["total"] / 1e9 == pytest.approx(8.04, abs=0.0051)
 
 
+def test_operations_at_another_image_size():
+    small = ea.AAResNetConfig(image_size=64)
+    assert resnet_flops(ea.AAResNetConfig(), 64) == resnet_flops(small)
+
+
+def test_no_convolution_over_maps_with_beta_0():
+    kind = ea.attention.Evolving(0.5, 0.0)
+    found = resnet_flops(ea.AAResNetConfig(image_size=64, attention=kind))
+    assert found == resnet_flops(ea.AAResNetConfig(image_size=64))
+
+
 @pytest.mark.parametrize("layers", MAP_CONVOLUTIONS)
 def test_operations_of_the_convolutions_over_maps(layers, monkeypatch):
     found = resnet_flops(config_of(f"ea_aa_resnet{layers}", monkeypatch))

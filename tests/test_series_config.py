@@ -81,7 +81,7 @@ def test_operations_counted_by_hand(ratio):
     layers, inner = 2 * blocks, int(ratio * d)
     projections = n * (3 * d * inner + inner * inner)  # queries, keys, values; W_O
     dense = n * channels * d + layers * (projections + n * 2 * d * ffn)
-    pairs = n * n * 2 * inner + n * (2 * longest - 1) * inner  # and every distance
+    pairs = n * n * 2 * inner + n * (2 * n - 1) * inner  # and every distance
     sites = layers - 1 if inner else 0  # the first layer has no map before it
     assert found["dense"] == 2 * (dense + 4 * longest * d)  # the flat head
     assert found["convolution"] == 2 * layers * n * 3 * d * (d - inner)

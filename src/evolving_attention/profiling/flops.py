@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from evolving_attention.errors import ConfigError
+from evolving_attention.profiling.attention_flops import (
+    attention_layers,
+    count_attention,
+    shapes_of,
+)
 
 
 def matrix_flops(
@@ -58,13 +63,6 @@ def _with_total(parts: dict[str, float], factor: float) -> dict[str, float]:
     return {**found, "total": sum(found.values())}
 
 
-def _parameters(config: Any, head: str) -> list[tuple[str, Any]]:
-    """Returns names and tensors of a model without memory, for their shapes."""
-    core = importlib.import_module("evolving_attention._core")
-    options = {**config.core_options(), "head": head}
-    return list(core.create_model(config.model_type, options).named_parameters())
-
-
 _DENSE = ("query.weight", "key.weight", "value.weight", "dense.weight")
 
 
@@ -82,8 +80,9 @@ def vit_flops(
 
     Returns:
         ``patches`` (their embedding), ``dense`` (projections, feed-forward,
-        classifier), ``attention`` (scores and context), ``map_conv``, and their sum
-        ``total``. A multiplication with its addition counts as two operations.
+        classifier), ``attention`` (scores, relative positions, context), ``map_conv``,
+        and their sum ``total``. A multiplication with its addition counts as two
+        operations.
 
     Example:
         >>> import evolving_attention as ea
@@ -93,19 +92,18 @@ def vit_flops(
         '55.5 billion products'
     """
     tokens, (rows, columns) = config.tokens, config.grid
-    layers, width = config.num_hidden_layers, config.hidden_size
-    parts = dict.fromkeys(("patches", "dense", "attention", "map_conv"), 0.0)
-    parts["attention"] = layers * 2.0 * tokens**2 * width
-    for name, tensor in _parameters(config, "image_classification"):
-        axes, size = len(tensor.shape), float(tensor.size)
+    shapes = shapes_of(config, "image_classification")
+    parts: dict[str, float] = dict.fromkeys(("patches", "dense"), 0.0)
+    for name, shape in shapes.items():
+        size = math.prod(shape)
         if name.endswith("patch_embeddings.projection.weight"):
             parts["patches"] += rows * columns * size
         elif name == "classifier.weight":
             parts["dense"] += size
         elif name.endswith(_DENSE):
             parts["dense"] += tokens * size
-        elif axes == 4:
-            parts["map_conv"] += tokens**2 * size
+    layers = attention_layers(config.attention, shapes)
+    parts |= count_attention(layers, tokens, tokens)
     return _with_total(parts, 2.0 * images * (3.0 if training else 1.0))
 
 
@@ -119,8 +117,9 @@ def encoder_decoder_flops(
 ) -> dict[str, float]:
     """Counts floating-point operations of an encoder-decoder's matrix products.
 
-    The counts follow from the shapes of the model's parameters. Every pair of tokens
-    counts, even if a causal limit or a window excludes it.
+    The counts follow from the shapes of the model's parameters, for any attention.
+    Every pair of tokens counts, even if a causal limit excludes it, and every cell of
+    a window.
 
     Args:
         config: a :class:`~evolving_attention.TransformerConfig` or
@@ -129,10 +128,11 @@ def encoder_decoder_flops(
         training: also count the two products of each product's backward.
 
     Returns:
-        ``dense`` (projections, feed-forward), ``attention`` (scores and context of the
-        encoder, the decoder and between them), ``map_conv``, ``logits`` (the product
-        with the output matrix, which the papers leave out), and their sum ``total``. A
-        multiplication with its addition counts as two operations.
+        ``dense`` (projections, feed-forward), ``attention`` (scores, relative
+        positions and context of the encoder, the decoder and between them),
+        ``map_conv``, ``logits`` (the product with the output matrix, which the papers
+        leave out), and their sum ``total``. A multiplication with its addition counts
+        as two operations.
 
     Raises:
         ConfigError: a length is not positive.
@@ -150,18 +150,22 @@ def encoder_decoder_flops(
             f"more; got {source} and {target}"
         )
     parts = dict.fromkeys(("dense", "attention", "map_conv", "logits"), 0.0)
-    for name, tensor in _parameters(config, "seq2seq_lm"):
-        size, cross = float(tensor.size), _CROSS.search(name)
-        queries = source if _ENCODER.search(name) else target
-        keys = source if cross else queries
-        if len(tensor.shape) == 4:
-            parts["map_conv"] += queries * keys * size
-        elif matrix := _MATRIX.search(name):
-            kind = matrix[1]
-            of_keys = kind in ("key", "value", "k", "v")
-            parts["dense"] += (keys if of_keys else queries) * size
-            if kind in ("query", "value", "q", "v"):  # scores, context
-                parts["attention"] += queries * keys * tensor.shape[0]
+    shapes = shapes_of(config, "seq2seq_lm")
+    encoder = {n: shape for n, shape in shapes.items() if _ENCODER.search(n)}
+    cross = {n: shape for n, shape in shapes.items() if _CROSS.search(n)}
+    decoder = {n: shapes[n] for n in shapes if n not in {**encoder, **cross}}
+    for kinds, own, queries, keys in (
+        (config.attention, encoder, source, source),
+        (config.decoder_attention, decoder, target, target),
+        (config.cross_attention, cross, target, source),
+    ):
+        for name, shape in own.items():
+            if matrix := _MATRIX.search(name):
+                of_keys = matrix[1] in ("key", "value", "k", "v")
+                parts["dense"] += (keys if of_keys else queries) * math.prod(shape)
+        found = count_attention(attention_layers(kinds, own), queries, keys)
+        for part, count in found.items():
+            parts[part] += count
     words = getattr(config, "decoder_vocab_size", None) or config.vocab_size
     parts["logits"] = float(target * words * config.d_model)
     return _with_total(parts, 2.0 * (3.0 if training else 1.0))
@@ -176,8 +180,9 @@ def series_flops(
 ) -> dict[str, float]:
     """Counts floating-point operations of EA-DC-Transformer's products, per series.
 
-    The counts follow from the shapes of the model's parameters. Every pair of steps and
-    every tap of a convolution counts, even if it lies outside the series.
+    The counts follow from the shapes of the model's parameters, for any attention.
+    Every tap of a convolution and of a window counts, even if it lies outside the
+    series.
 
     Args:
         config: a :class:`~evolving_attention.EADCTransformerConfig`.
@@ -213,19 +218,16 @@ def series_flops(
             f"series_flops: steps={steps}, expected 1 to {config.max_length}, the "
             "max_length of the config"
         )
-    parts = dict.fromkeys(("dense", "convolution", "attention", "map_conv"), 0.0)
-    for name, tensor in _parameters(config, head):
-        size, axes = float(tensor.size), len(tensor.shape)
+    shapes = shapes_of(config, head)
+    parts: dict[str, float] = dict.fromkeys(("dense", "convolution"), 0.0)
+    for name, shape in shapes.items():
+        size = math.prod(shape)
         if name.endswith("convolution.weight_v"):
             parts["convolution"] += steps * size
-        elif ".relative_" in name:  # a product with every distance, for each head
-            parts["attention"] += steps * size * config.num_attention_heads
-        elif axes == 4:
-            parts["map_conv"] += steps**2 * size
-        elif name.startswith(("classifier.", "regressor.")) and axes == 2:
+        elif name.startswith(("classifier.", "regressor.")) and len(shape) == 2:
             parts["dense"] += size
         elif name.endswith((*_DENSE, "projection.weight", "reconstruction.weight")):
             parts["dense"] += steps * size
-            if name.endswith(("query.weight", "value.weight")):  # scores, context
-                parts["attention"] += steps**2 * tensor.shape[0]
+    layers = attention_layers(config.attention, shapes)
+    parts |= count_attention(layers, steps, steps)
     return _with_total(parts, 2.0 * (3.0 if training else 1.0))

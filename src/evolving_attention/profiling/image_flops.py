@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from evolving_attention.errors import ConfigError
+from evolving_attention.modeling.images import pair_of
+from evolving_attention.profiling.attention_flops import (
+    PROJECTIONS,
+    Shapes,
+    attention_layers,
+    count_attention,
+    shapes_of,
+)
 
 if TYPE_CHECKING:
     from evolving_attention.modeling.cifar_net import CifarNetConfig
@@ -14,48 +23,33 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Counter:
-    """Multiply-adds counted so far, by kind."""
+    """Multiply-adds counted so far, by kind; ``layers`` are the next ones to attend."""
 
     config: ResNetConfig | CifarNetConfig
     convolutions: int = 0
     attention: int = 0
     map_conv: int = 0
-    before: tuple[int, int] | None = None  # sides of the last maps
+    layers: Iterator[tuple[Any, Shapes]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        shapes = shapes_of(self.config, "image_classification")
+        self.layers = iter(attention_layers(self.config.attention, shapes))
 
     def convolve(
         self, into: int, out: int, kernel: int, sides: tuple[int, int]
     ) -> None:
         self.convolutions += into * out * kernel**2 * sides[0] * sides[1]
 
-    def attend(self, into: int, out: int, sides: tuple[int, int]) -> int:
+    def attend(self, sides: tuple[int, int]) -> int:
         """Counts attention next to a convolution; returns the channels it provides."""
-        config = self.config
-        heads = config.num_attention_heads
-        keys = int(config.key_ratio * out) // heads * heads
-        keys = max(keys, config.min_head_key_width * heads)
-        values = int(config.value_ratio * out // heads) * int(heads)
         pixels = sides[0] * sides[1]
-        self.attention += pixels * (into * (2 * keys + values) + values**2)
-        self.attention += pixels**2 * (keys + values)
-        self.attention += pixels * keys * (2 * sides[0] - 1 + 2 * sides[1] - 1)
-        if self.before == sides:
-            self.map_conv += pixels**2 * heads**2 * self.kernel_cells()
-        self.before = sides
+        kind, own = next(self.layers)
+        values = own["value.weight"][0]
+        projected = sum(math.prod(own[n]) for n in PROJECTIONS if n in own)
+        found = count_attention([(kind, own)], pixels, pixels)
+        self.attention += pixels * (projected + values**2) + found["attention"]
+        self.map_conv += found["map_conv"]
         return values
-
-    def kernel_cells(self) -> int:
-        """Number of taps of all convolutions over a map."""
-        kind = self.config.attention
-        if isinstance(kind, tuple):
-            raise ConfigError(
-                "flops: attention is a list, expected one kind for all layers"
-            )
-        kind = getattr(kind, "evolve", kind)
-        if getattr(kind, "beta", 1) == 0:
-            return 0
-        layers = getattr(kind, "num_layers", 1)  # predictive kind: 3 x 3 each
-        side = getattr(kind, "kernel_size", 3 if hasattr(kind, "num_layers") else 0)
-        return int(side**2 * layers)
 
     def wide(
         self, into: int, out: int, stride: int, sides: tuple[int, int], stage: int
@@ -65,7 +59,7 @@ class _Counter:
         values = 0
         if stage > 0 and hasattr(self.config, "key_ratio"):
             halved = sides[0] // 2, sides[1] // 2
-            values = self.attend(into, out, halved if stage == 1 else sides)
+            values = self.attend(halved if stage == 1 else sides)
         self.convolve(into, out - values, 3, sides)
         return sides
 
@@ -122,9 +116,6 @@ def resnet_flops(
         multiplication with its addition counts as two operations. Norms, activations
         and pools are not counted: they have no products of channels.
 
-    Raises:
-        ConfigError: attention is a list of kinds.
-
     Example:
         >>> import evolving_attention as ea
         >>> from evolving_attention.profiling import resnet_flops
@@ -133,10 +124,9 @@ def resnet_flops(
     """
     if image_size is None:
         image_size = getattr(config, "image_size", 224)
-    sides = (
-        (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
-    )
-    sides = _halved((int(sides[0]), int(sides[1])))
+    elif "image_size" in config.sides:
+        config = type(config).from_dict(config.to_dict(), image_size=image_size)
+    sides = _halved(pair_of(image_size, "image_size", "resnet_flops"))
     count = _Counter(config)
     count.convolve(config.num_channels, config.embedding_size, 7, sides)
     sides, into = _halved(sides), config.embedding_size
@@ -156,9 +146,6 @@ def cifar_net_flops(config: CifarNetConfig) -> dict[str, float]:
 
     Feed-forwards, which are 1 × 1 convolutions, and the joining of earlier blocks
     count as convolutions.
-
-    Raises:
-        ConfigError: attention is a list of kinds.
 
     Example:
         >>> import evolving_attention as ea
@@ -181,7 +168,7 @@ def cifar_net_flops(config: CifarNetConfig) -> dict[str, float]:
             if config.dense_connections and block > 0:
                 count.convolve((block + 1) * out, out, 1, sides)
             attends = max(sides) <= config.attention_side
-            values = count.attend(out, out, sides) if attends else 0
+            values = count.attend(sides) if attends else 0
             count.convolve(out, out - values, 3, sides)
             for _ in range(2 * config.num_feed_forwards):
                 count.convolve(out, inner, 1, sides)
