@@ -473,6 +473,8 @@ A = ea.attention
         ),
         (lambda: A.Vanilla(beta=0.1), "Vanilla: .*'beta'; the options are: none"),
         (lambda: A.Spec(evolved="vanilla"), "Spec: .*did you mean 'evolve'"),
+        (A.Predictive, "Predictive: missing .* 'alpha'; the options are: alpha, num"),
+        (A.RelativePositions, "missing a required argument: 'max_distance'; the opt"),
     ],
 )
 def test_unknown_options_are_told_with_the_known_ones(make, says):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from abc import ABCMeta
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, cast
@@ -31,17 +32,19 @@ _EXAMPLES = {
 }
 
 
-class Checked:
-    """Base of dataclasses that refuse unknown options with a ConfigError."""
+class _CheckedCall(ABCMeta):
+    """Checks the options of a class before ``__init__`` takes them."""
 
-    def __new__(cls, *args: Any, **options: Any) -> Any:
-        """Checks the arguments, which ``__init__`` then takes.
-
-        Raises:
-            ConfigError: an option is unknown, or missing beside others.
-        """
+    def __call__(cls, *args: Any, **options: Any) -> Any:
         _check_options(cls, args, options)
-        return super().__new__(cls)
+        return super().__call__(*args, **options)
+
+
+class Checked(metaclass=_CheckedCall):
+    """Base of dataclasses that refuse unknown and missing options with a ConfigError.
+
+    Copies and pickles do not pass options, and are not checked.
+    """
 
 
 class Slot(Checked):
@@ -355,9 +358,9 @@ def _needed(cls: type) -> list[str]:
 
 
 def _check_options(cls: type, args: Sequence[Any], options: Mapping[str, Any]) -> None:
-    """Refuses arguments that ``cls`` does not take; copies and pickles pass none."""
+    """Refuses arguments that ``cls`` does not take, and missing ones."""
     init: Any = cls.__init__  # type: ignore[misc]  # of the class itself
-    if not _is_data(cls) or not (args or options):
+    if not _is_data(cls):
         return
     try:
         inspect.signature(init).bind(None, *args, **options)
