@@ -309,6 +309,8 @@ def test_a_maker_without_a_name_is_refused(maker):
         ea.ConfigError, match=r"register_model: .*, expected a function"
     ):
         ea.register_model(maker)
+    with pytest.raises(ea.ConfigError, match=r"without arguments, above it"):
+        ea.register_model()
 
 
 def test_a_maker_that_returns_no_model_is_named(monkeypatch):

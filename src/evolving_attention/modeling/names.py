@@ -22,7 +22,9 @@ _ATTENTION: dict[str, dict[str, Any]] = {  # prefix of a name: its attention
 }
 
 
-def register_model(maker: _Maker) -> _Maker:
+def register_model(
+    maker: _Maker = None,  # type: ignore[assignment]  # @ea.register_model() is refused
+) -> _Maker:
     """Decorator: registers a function that returns a model under its own name.
 
     The function receives the settings of :func:`create_model` as keywords.
