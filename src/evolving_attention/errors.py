@@ -123,18 +123,24 @@ class Interrupted(Error, KeyboardInterrupt):
         self.signal_number = signal_number
 
 
-def suggestion(word: object, known: Iterable[str], otherwise: str = "") -> str:
+MISSPELT = 0.85  # similarity of a word and what it must have meant
+
+
+def suggestion(
+    word: object, known: Iterable[str], otherwise: str = "", near: float = 0.6
+) -> str:
     """Returns ``did you mean 'near'?`` with the known word nearest to an unknown one.
 
     Args:
         word: the word that was given.
         known: the accepted words.
         otherwise: the text if no word is near.
+        near: least similarity, difflib's; ``MISSPELT`` where the word may be right.
     """
     import difflib  # needed only after a typing error
 
-    near = difflib.get_close_matches(str(word), list(known), n=1)
-    return f"did you mean {near[0]!r}?" if near else otherwise
+    found = difflib.get_close_matches(str(word), list(known), n=1, cutoff=near)
+    return f"did you mean {found[0]!r}?" if found else otherwise
 
 
 def require(module: str, *, extra: str, why: str) -> ModuleType:

@@ -42,6 +42,13 @@ def collated(folder: Any, collator: Any) -> Any:
 
 
 ROWS = {
+    "a misspelt attribute of a config": Row(
+        lambda _: setattr(config(), "hiden_size", 8),
+        ea.ConfigError,
+        r"unknown option 'hiden_size'",
+        r"BertConfig",
+        r"did you mean 'hidden_size'",
+    ),
     "a pipeline for another task": Row(
         lambda _: ea.pipeline("fill-mask", "somewhere"),
         ea.ConfigError,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from evolving_attention import attention as attention_room
 from evolving_attention.attention import Evolve, Spec, Vanilla, spec
-from evolving_attention.errors import ConfigError, suggestion
+from evolving_attention.errors import MISSPELT, ConfigError, suggestion
 from evolving_attention.field_types import plain_scalar
 from evolving_attention.interop.config_rules import Rules, check_config, check_rules
 from evolving_attention.interop.evolving_mark import EVOLVING, is_marked
@@ -125,11 +125,11 @@ def _classes(names: dict[int, str], count: int) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def named_file(folder: str | Path, without: Callable[[], Any]) -> Iterator[None]:
-    """Adds the file to a ConfigError that is also raised by ``without``.
+def named_source(source: str, without: Callable[[], Any]) -> Iterator[None]:
+    """Adds the source to a ConfigError that is also raised by ``without``.
 
     Args:
-        folder: the folder with the config.json.
+        source: the file of the config.
         without: does the same, without what the caller sets.
     """
     try:
@@ -139,9 +139,15 @@ def named_file(folder: str | Path, without: Callable[[], Any]) -> Iterator[None]
             without()
         except ConfigError as own:
             if str(own) == str(error):
-                file = Path(folder, "config.json")
-                raise ConfigError(f"{file}: {error}") from None
+                raise ConfigError(f"{source}: {error}") from None
         raise
+
+
+def named_file(
+    folder: str | Path, without: Callable[[], Any]
+) -> contextlib.AbstractContextManager[None]:
+    """Does what :func:`named_source` does, for the config.json of a folder."""
+    return named_source(str(Path(folder, "config.json")), without)
 
 
 class PretrainedConfig:
@@ -204,6 +210,7 @@ class PretrainedConfig:
             names = _names(value, None, type(self).__name__)
             vars(self).update(_classes(names, len(names) or self.num_labels))
         else:
+            self._refuse_misspelt(name)
             super().__setattr__(name, value)
 
     def _refuse_change(self, name: str, value: Any) -> None:
@@ -226,6 +233,22 @@ class PretrainedConfig:
     def _chain(self, name: str, given: Any) -> Any:
         """Returns the form of an attention that the config shows."""
         return spec.each(attention_room.from_config(given), partial(self._short, name))
+
+    @classmethod
+    def known_options(cls) -> list[str]:
+        """Returns the names of all options of the constructor."""
+        return [*sorted({**_COMMON, **cls.defaults}), "attention"]
+
+    def _refuse_misspelt(self, name: str) -> None:
+        """Refuses an attribute with nearly the name of an option; others are free."""
+        known = [*self.known_options(), *self.chains, *_ONLY]
+        if name[0] == "_" or name in known or hasattr(self, name):
+            return
+        if hint := suggestion(name, known, near=MISSPELT):
+            raise ConfigError(
+                f"{type(self).__name__}: unknown option {name!r} is set, expected one "
+                f"of {', '.join(known)}; {hint}"
+            )
 
     def _check_attention(self) -> None:
         """Rejects an attention that the architecture does not have."""
