@@ -396,3 +396,31 @@ def test_a_config_is_checked_before_the_corpus_is_read(
     assert ", vocab_size," in told  # the config's option, not --vocab_size
     assert "training a tokenizer" not in told
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"hidden_size": 8', r"is not valid JSON \(.*line 1 column 18"),
+        ("[8]", r"holds a JSON list, expected an object"),
+        ('{"hidden_size": 8, "hidden_size": 9}', r"has the key 'hidden_size' twice"),
+        ('{"hidden_size": "8"}', r"hidden_size is '8', expected"),
+        ('{"hiden_size": 8}', r"has the key 'hiden_size', .*mean 'hidden_size'\?"),
+        ('{"hidden_size": 9, "num_attention_heads": 2}', r"hidden_size"),
+    ],
+)
+def test_a_wrong_config_names_its_file(
+    run: Any, tmp_path: Path, text: str, message: str
+) -> None:
+    file = tmp_path / "own.json"
+    file.write_text(text)
+    words = ["--train_file", "x", "--config", file, "--output_dir", tmp_path / "out"]
+    code, _, told = run(*words)
+    assert code == 2, told
+    assert re.search(rf"--config \S*own.json: {message}", " ".join(told.split())), told
+
+
+def test_keys_of_other_libraries_in_a_config_are_kept() -> None:
+    written = {"pooler_type": "first", "use_cache": True, "eos_token_id": 2}
+    known = ea.BertConfig.known_options()
+    pretrain._refuse_misspelt({"pad_token_id": 0, **written}, known, "config.json")

@@ -6,7 +6,8 @@ import dataclasses
 import hashlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from evolving_attention.cli.repeat import Once
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.timeseries_results import listed
 from evolving_attention.cli.token_speed import TokensPerSecond
-from evolving_attention.errors import ConfigError, Error
+from evolving_attention.errors import MISSPELT, ConfigError, Error, suggestion
 
 _LOGGER = logging.getLogger("evolving_attention")
 _Made = TypeVar("_Made")
@@ -112,6 +113,22 @@ TRAIN = of_groups(
 )
 
 
+def _refuse_misspelt(
+    values: Mapping[str, Any], known: Sequence[str], file: str
+) -> None:
+    """Refuses keys that look like an option that is absent; others are kept.
+
+    Raises:
+        ConfigError: names the file, the key and the option.
+    """
+    absent = [name for name in known if name not in values]
+    for key in values:
+        if key not in known and (hint := suggestion(key, absent, near=MISSPELT)):
+            raise ConfigError(
+                f"--config {file}: has the key {key!r}, which no option has; {hint}"
+            )
+
+
 def _first_alone(args: Any, make: Callable[[], _Made]) -> _Made:
     """Let the first process prepare files, which the other processes then read.
 
@@ -189,7 +206,9 @@ class _Source:
         return kind
 
     def _config_values(self) -> dict[str, Any]:
+        from evolving_attention.interop.config_rules import check_config
         from evolving_attention.interop.hf import load_config
+        from evolving_attention.interop.json_file import parse_object
         from evolving_attention.interop.resolve import resolve
 
         if self.given.model_name_or_path:
@@ -198,15 +217,14 @@ class _Source:
         if path.is_dir():
             return load_config(path)
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            data = path.read_bytes()
+        except OSError as error:
             raise ConfigError(
                 f"--config {path}: cannot be read ({error}), expected a JSON file as "
                 'config.json: {"model_type": "bert", "hidden_size": 256, …}; correct it'
             ) from error
-        if not isinstance(values, dict):
-            fix = "put the options of a config in braces"
-            raise refuse("config", path, "a JSON object", fix)
+        values = parse_object(data, f"--config {path}", ConfigError)
+        check_config(values, f"--config {path}")
         return values
 
     def _config(self, **of_tokenizer: Any) -> Any:
@@ -215,7 +233,7 @@ class _Source:
         Raises:
             ConfigError: it has an unknown option or an impossible value.
         """
-        from evolving_attention.modeling.config import CONFIGS
+        from evolving_attention.modeling.config import CONFIGS, named_source
         from evolving_attention.modeling.names import sizes_of
 
         options = {**of_tokenizer, **self.given.model_options}
@@ -225,7 +243,11 @@ class _Source:
         if named is not None:
             kind, sizes = named
             return kind(**{**sizes, **options})
-        return CONFIGS[self.kind].from_dict(self.values, **options)
+        kind = CONFIGS[self.kind]
+        _refuse_misspelt(self.values, kind.known_options(), self.given.config)
+        file = f"--config {self.given.config}"
+        with named_source(file, partial(kind.from_dict, self.values)):
+            return kind.from_dict(self.values, **options)
 
     def model(self, tokenizer: Any, dtype: str) -> Any:
         """Builds the model for the tokenizer's vocabulary."""
