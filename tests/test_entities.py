@@ -41,6 +41,13 @@ def test_the_scores_are_those_of_whole_entities():
     }
 
 
+@pytest.mark.parametrize("given", [["O", "B-A"], "OO"])
+def test_a_text_in_place_of_a_list_is_refused(given: Any):
+    says = r"entity_scores: references\[0\] is a str, expected a list of texts"
+    with pytest.raises(ea.InputError, match=says):
+        ea.metrics.entity_scores([["O"], ["O"]], given)
+
+
 def test_sentences_are_told_apart():
     """An entity at a sentence's end does not continue in the next sentence."""
     pytest.importorskip("seqeval")

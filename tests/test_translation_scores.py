@@ -91,3 +91,11 @@ def test_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(importlib, "import_module", without)
     with pytest.raises(ea.MissingExtraError, match=r"evolving-attention\[seq2seq\]"):
         translation_scores(FOUND, RIGHT)
+
+
+def test_a_text_in_place_of_a_list_is_refused():
+    for given in (("ab", FOUND), (FOUND, "ab")):
+        with pytest.raises(ea.InputError, match=r"translation_scores: \w+ is a str"):
+            translation_scores(*given)
+    with pytest.raises(ea.InputError, match=r"paired_bootstrap: baseline is a str"):
+        paired_bootstrap(FOUND, "ab", RIGHT)

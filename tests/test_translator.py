@@ -127,6 +127,8 @@ def test_refused(translator: ea.Translator):
         translator.translate(["one"], beam=999)
     with pytest.raises(ea.ConfigError, match=r"batch_size=0"):
         translator.translate(["one"], batch_size=0)
+    with pytest.raises(ea.ConfigError, match=r"translate: first_line='a', expected"):
+        translator.translate(["one"], first_line="a")
     for size in (0, -1, 2.0):
         with pytest.raises(
             ea.ConfigError, match=rf"score: batch_size={size}, expected"

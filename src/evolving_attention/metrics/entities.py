@@ -9,6 +9,7 @@ import numpy as np
 
 from evolving_attention.data.collate import IGNORED, unpadded
 from evolving_attention.data.packed import PackedDataset
+from evolving_attention.data.parallel_files import as_texts
 from evolving_attention.errors import InputError, ShapeError, require
 
 Values = dict[str, float]
@@ -28,13 +29,16 @@ def entity_scores(
         ``accuracy`` (of tokens), from 0 to 1, as Hugging Face's run_ner reports them.
 
     Raises:
-        InputError: the numbers of sentences or tokens differ, or there is no token.
+        InputError: the tags are no lists of texts, the numbers of sentences or tokens
+            differ, or there is no token.
         MissingExtraError: seqeval is not installed.
 
     Example::
 
         entity_scores([["B-PER", "I-PER", "O"]], [["B-PER", "I-PER", "O"]])["f1"]
     """
+    predictions = _sentences("predictions", predictions)
+    references = _sentences("references", references)
     pairs = list(zip(predictions, references, strict=False))
     wrong = next((i for i, (p, r) in enumerate(pairs) if len(p) != len(r)), None)
     if len(predictions) != len(references) or not pairs or wrong is not None:
@@ -51,11 +55,17 @@ def entity_scores(
             "sentences, or leave compute_metrics out"
         )
     seqeval = require("seqeval.metrics", extra="ner", why="to score entities")
-    both = [list(map(list, references)), list(map(list, predictions))]
+    both = [references, predictions]
     found = {"precision": seqeval.precision_score, "recall": seqeval.recall_score}
     found |= {"f1": seqeval.f1_score}
     values = {name: float(f(*both, zero_division=0)) for name, f in found.items()}
     return {**values, "accuracy": float(seqeval.accuracy_score(*both))}
+
+
+def _sentences(name: str, given: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Returns the tags of each sentence as lists."""
+    where = f"entity_scores: {name}"
+    return [as_texts(tags, f"{where}[{i}]") for i, tags in enumerate(given)]
 
 
 def entity_metrics(label_names: Sequence[str], rows: Any) -> Callable[[Any], Values]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from evolving_attention.data.parallel_files import as_texts
 from evolving_attention.errors import ConfigError, InputError, require
 
 _WHY = "to score translations"
@@ -31,13 +32,16 @@ def translation_scores(
         ``{"bleu": …, "chrf": …}``, each with its signature.
 
     Raises:
-        InputError: the numbers of texts differ, or there are none.
+        InputError: an argument is no list of texts, the numbers of texts differ, or
+            there are none.
         MissingExtraError: sacrebleu is not installed.
     """
-    _check("translation_scores", references, hypotheses=hypotheses)
+    right, texts = _lists(
+        "translation_scores", references=references, hypotheses=hypotheses
+    )
     found = {}
     for name, metric in _metrics(lowercase).items():
-        score = metric.corpus_score(list(hypotheses), [list(references)])
+        score = metric.corpus_score(texts, [right])
         signature = str(metric.get_signature())
         found[name] = TranslationScore(float(score.score), signature)
     return found
@@ -87,7 +91,8 @@ def paired_bootstrap(
 
     Raises:
         ConfigError: ``samples`` is below 1.
-        InputError: the numbers of texts differ, or there are none.
+        InputError: an argument is no list of texts, the numbers of texts differ, or
+            there are none.
         MissingExtraError: sacrebleu is not installed.
 
     Example::
@@ -97,32 +102,41 @@ def paired_bootstrap(
     Source: Koehn, Statistical Significance Tests for Machine Translation Evaluation
     (EMNLP 2004).
     """
-    _check("paired_bootstrap", references, hypotheses=hypotheses, baseline=baseline)
+    right, texts, before = _lists(
+        "paired_bootstrap",
+        references=references,
+        hypotheses=hypotheses,
+        baseline=baseline,
+    )
     if samples < 1:
         raise ConfigError(
             f"paired_bootstrap: samples={samples}, expected 1 or more; 1000 is usual"
         )
     metrics = _metrics(lowercase)
     test = require("sacrebleu.significance", extra="seq2seq", why=_WHY).PairedTest
-    systems = [("baseline", list(baseline)), ("system", list(hypotheses))]
-    signatures, scores = test(systems, metrics, [list(references)], "bs", samples)()
+    systems = [("baseline", before), ("system", texts)]
+    signatures, scores = test(systems, metrics, [right], "bs", samples)()
     found = {}
     for name, (key, signature) in zip(metrics, signatures.items(), strict=True):
-        before, after = scores[key]
+        old, new = scores[key]
         # sacrebleu counts gaps *above* d₀, none if all are 0: p would be the least.
-        p = 1.0 if before.score == after.score else float(after.p_value)
-        pair = float(after.score), float(before.score)
+        p = 1.0 if old.score == new.score else float(new.p_value)
+        pair = float(new.score), float(old.score)
         found[name] = PairedScore(*pair, p, str(signature))
     return found
 
 
-def _check(function: str, references: Sequence[str], **given: Sequence[str]) -> None:
-    for name, texts in given.items():
-        if len(texts) != len(references) or not len(references):
+def _lists(function: str, **given: Sequence[str]) -> list[list[str]]:
+    """Returns the references and the other texts as lists of one length."""
+    found = {name: as_texts(one, f"{function}: {name}") for name, one in given.items()}
+    right = len(found["references"])
+    for name, texts in found.items():
+        if len(texts) != right or not right:
             raise InputError(
-                f"{function}: {len(texts)} {name} and {len(references)} references, "
+                f"{function}: {len(texts)} {name} and {right} references, "
                 "expected as many of both, and at least one; check the files"
             )
+    return list(found.values())
 
 
 def _metrics(lowercase: bool) -> dict[str, Any]:

@@ -232,7 +232,7 @@ class Translator:
     ) -> list[list[Translation]]:
         texts = as_texts(given, f"Translator: {batch.name}")
         size, first = batch.batch_size, batch.first_line
-        _check_batch_size(where, size)
+        _check_least_one(where, batch_size=size, first_line=first)
         chosen = self._chosen(where, batch.beam, options)
         numbers = chosen.pop("sentence_numbers", None)
         if numbers is None:
@@ -330,7 +330,7 @@ class Translator:
             InputError: the texts are not lists of str of one length.
             DataError: a text is too long.
         """
-        _check_batch_size("Translator.score", batch_size)
+        _check_least_one("Translator.score", batch_size=batch_size)
         text = ParallelText(
             as_texts(sources, "Translator: sources"),
             as_texts(targets, "Translator: targets"),
@@ -349,9 +349,10 @@ class Translator:
         return TokenLoss(total / tokens, tokens)
 
 
-def _check_batch_size(where: str, size: Any) -> None:
-    if type(size) is not int or size < 1:
-        raise ConfigError(f"{where}: batch_size={size!r}, expected at least 1")
+def _check_least_one(where: str, **given: Any) -> None:
+    for name, value in given.items():
+        if type(value) is not int or value < 1:
+            raise ConfigError(f"{where}: {name}={value!r}, expected at least 1")
 
 
 def _check_numbers(where: str, given: Any, count: int) -> None:
