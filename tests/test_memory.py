@@ -108,6 +108,9 @@ MODELS = {
     "series": series(),
     "flat 1200": series(1200, pooling="flatten", attention=Evolving()),
     "flat 2000": series(2000, pooling="flatten", num_attention_heads=1, num_blocks=1),
+    "many maps": series(
+        256, attention=Evolving(), hidden_size=32, num_attention_heads=4, num_blocks=2
+    ),
     "pairs": pairs(),
     "vanilla pairs": pairs(variant="vanilla"),
     "learned pairs": pairs(variant="learned"),
@@ -155,6 +158,8 @@ SHORT, EQUAL, MIXED, LONG = (16, 16), (64,) * 8, (200, 40, 10), (250,) * 6
 CASES = [
     *((name, lengths, False) for name in MODELS for lengths in (EQUAL, MIXED)),
     *((f"flat {n}", (n,), True) for n in (1200, 2000)),
+    ("many maps", (256,) * 32, True),
+    ("many maps", (250, 200, 256, 220) * 10, False),
     *((name, LONG, True) for name in ("evolving", "series", "pairs")),
     *((name, MIXED, True) for name in ("vanilla", "masked-lm", "series", "pairs")),
     *((name, SHORT, False) for name in ("vanilla", "series", "pairs")),

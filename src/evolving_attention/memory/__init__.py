@@ -89,7 +89,8 @@ def plan(
 
     The model runs a few small batches made from this one. The memory they keep shows
     how the activations grow; some of them, mostly of at most 128 tokens, or of a few
-    images, show the working memory beyond that.
+    images, show the working memory beyond that. Where maps take much of it, two more
+    have up to a quarter of the batch's sequences.
     Weights, gradients, running statistics and random generators are unchanged;
     :func:`peak` restarts.
 
@@ -143,8 +144,8 @@ def plan(
     probes = probes_of(inputs, first, len(model.config.stacks))
     with _unchanged(model):
         kept = [_kept(model, probe.inputs) for probe in probes.kept]
-        at_work = _working(model, probes)
-    activations = _grown(probes.kept, kept, probes.kept_grows)
+        activations = _grown(probes.kept, kept, probes.kept_grows)
+        at_work = _working(model, probes, activations)
     parameters = sum(_bytes(t) for _, t in model._state())
     gradients = sum(_gradient_bytes(t, probes.tokens) for t in trained)
     moments = _optimizer_bytes(optimizer, trained)
@@ -168,12 +169,13 @@ def _grown(probes: list[Probe], found: list[int], wanted: list[int]) -> int:
     return max(0, round(float(growth @ np.array(wanted, np.float64))))
 
 
-def _working(model: Any, probes: Probes) -> int:
+def _working(model: Any, probes: Probes, activations: int) -> int:
     """Extrapolates the working memory beyond what a step keeps.
 
     A head that reads all positions at once needs a fixed amount per sequence, which
     hides the layers' in short ones. So sequences are lengthened until the layers need
-    twice the amount of the shortest.
+    twice the amount of the shortest. Where that is much, groups of sequences show what
+    kernels hold for a few sequences at a time.
     """
     found: list[int] = []
     for probe in probes.used:
@@ -182,6 +184,9 @@ def _working(model: Any, probes: Probes) -> int:
         found.append(_used(model, probe.inputs))
     last = slice(len(found) - 2, len(found))
     layers = _grown(probes.used[last], found[last], probes.used_grows)
+    if probes.groups and layers > activations // 4:
+        used = [_used(model, probe.inputs) for probe in probes.groups]
+        layers = min(layers, _grown(probes.groups, used, probes.group_grows))
     return max(layers, found[0] * probes.sequences)
 
 

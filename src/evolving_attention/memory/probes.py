@@ -10,6 +10,7 @@ import numpy as np
 from evolving_attention.errors import InputError
 
 _LONGEST = 32  # tokens of the longest sequence tried
+_GROUP = 512  # tokens of a sequence whose maps fill a kernel's working memory
 _IGNORED = -100
 _IMAGES = (2, 4)  # images of a small batch; batch norm over one pixel needs two
 
@@ -37,16 +38,22 @@ class Probes:
         kept: batches whose graphs show the memory that a step keeps.
         used: batches whose steps show the working memory beyond that: the last two to
             extrapolate from; single sequences of growing length, to be tried in order.
+        groups: two batches of equal sequences that show how much of it grows with
+            their number, where kernels hold the maps of a few sequences at a time;
+            none for images and where they would be an eighth of the batch or more.
         kept_grows: counts of the whole batch, for ``kept``.
         used_grows: counts of the whole batch, for ``used``.
+        group_grows: counts of the whole batch, for ``groups``.
         tokens: tokens of the whole batch.
         sequences: sequences of the whole batch; 0 for images.
     """
 
     kept: list[Probe]
     used: list[Probe]
+    groups: list[Probe]
     kept_grows: list[int]
     used_grows: list[int]
+    group_grows: list[int]
     tokens: int
     sequences: int
 
@@ -62,6 +69,7 @@ def probes_of(inputs: Mapping[str, np.ndarray], first: str, stacks: int) -> Prob
     sides = _sides_of(inputs, first, stacks)
     padded = [side.width > 0 for side in sides]
     whole = [side.lengths for side in sides]
+    groups, sequences = _groups(whole)
     return Probes(
         [
             Probe(_probe_of(sides, lengths), _features(lengths, padded))
@@ -71,8 +79,10 @@ def probes_of(inputs: Mapping[str, np.ndarray], first: str, stacks: int) -> Prob
             Probe(_probe_of(sides, lengths), _sums(lengths))
             for lengths in _long_probes(sides)
         ],
+        [Probe(_probe_of(sides, lengths), [1, len(lengths[0])]) for lengths in groups],
         _features(whole, padded),
         _sums(whole),
+        [1, sequences],
         sum(map(sum, whole)),
         len(whole[0]),
     )
@@ -94,7 +104,8 @@ def _of_images(inputs: Mapping[str, np.ndarray], first: str) -> Probes:
             for name, array in inputs.items()
         }
         found.append(Probe(batch, [1, count]))
-    return Probes(found, found, [1, whole], [1, whole], whole, 0)
+    grows = [1, whole]
+    return Probes(found, found, [], grows, grows, grows, whole, 0)
 
 
 @dataclass(frozen=True)
@@ -199,6 +210,21 @@ def _long_probes(sides: list[_Side]) -> list[list[Lengths]]:
     while tried[-1] < longest:
         tried.append(2 * tried[-1])
     return [[(min(n, max(side.lengths)),) for side in sides] for n in tried]
+
+
+def _groups(whole: list[Lengths]) -> tuple[list[list[Lengths]], int]:
+    """Returns lengths of ``groups``, and how many such sequences the batch equals.
+
+    The number is an upper bound where lengths differ.
+    """
+    most = [max(1, min(_GROUP, max(side))) for side in whole]
+    count = -(-(_GROUP**2) // max(most) ** 2)
+    sequences = max(
+        -(-sum(side) * max(side) // n**2) for side, n in zip(whole, most, strict=True)
+    )
+    if len(whole[0]) < 8 * count:
+        return [], sequences
+    return [[(n,) * times for n in most] for times in (count, 2 * count)], sequences
 
 
 def _sums(lengths: list[Lengths]) -> list[int]:
