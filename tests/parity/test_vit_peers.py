@@ -353,6 +353,8 @@ def test_what_timm_does_not_compute_is_not_written(tmp_path):
         tiny().save_timm(tmp_path)
     with pytest.raises(ea.ConfigError, match=r"layer_norm_eps=0.001, expected about"):
         tiny(attention=None, layer_norm_eps=1e-3).save_timm(tmp_path)
+    with pytest.raises(ea.ConfigError, match=r"no hidden_act='tanh', expected .*relu"):
+        tiny(attention=None, hidden_act="tanh").save_timm(tmp_path)
 
 
 @pytest.mark.parametrize("eps", [1e-12, 1e-6])
@@ -403,6 +405,11 @@ def test_activations_of_timm(layer, act, tmp_path):
     write_timm(tmp_path, timm_tensors(), model_args=arguments)
     model = ea.ViTForImageClassification.from_pretrained(tmp_path)
     assert model.config.hidden_act == act
+    model.save_timm(tmp_path / "again")
+    config = json.loads((tmp_path / "again" / "config.json").read_text())
+    assert config["model_args"].get("act_layer", "gelu") == layer
+    again = ea.ViTForImageClassification.from_pretrained(tmp_path / "again")
+    assert again.config.hidden_act == act
 
 
 @pytest.mark.parametrize(

@@ -300,12 +300,15 @@ def timm_config(config: Any) -> dict[str, Any]:
     Raises:
         ConfigError: timm's ViT computes something different.
     """
-    plain = config._equals_vanilla()
-    if not plain or config.hidden_act != "gelu":
-        setting = f"hidden_act={config.hidden_act!r}" if plain else "its attention"
+    layers = {ours: theirs for theirs, ours in _ACTIVATIONS.items()}
+    layers["gelu_pytorch_tanh"] = layers["gelu_new"]
+    plain, act = config._equals_vanilla(), config.hidden_act
+    if not plain or act not in layers:
+        setting = f"hidden_act={act!r}" if plain else "its attention"
         raise ConfigError(
             f"save_timm: timm's ViT has no {setting}, expected vanilla attention and "
-            "hidden_act='gelu'; save the model by save_pretrained"
+            f"hidden_act {' or '.join(map(repr, layers))}; save the model by "
+            "save_pretrained"
         )
     eps = config.layer_norm_eps
     if eps > 2 * _TIMM_EPS:  # a smaller one matters only where a variance is tiny
@@ -329,6 +332,8 @@ def timm_config(config: Any) -> dict[str, Any]:
         "global_pool": pool,
         "fc_norm": False,
     }
+    if act != "gelu":  # timm's default
+        arguments["act_layer"] = layers[act]
     if config.layer_scale is not None:
         arguments["init_values"] = config.layer_scale
     return {
