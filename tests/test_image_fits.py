@@ -348,3 +348,17 @@ def test_weights_of_a_score() -> None:
         found = model.score(given, Y, sample_weight=weight)
     expected = np.average(hits[kept], weights=weight[kept])
     assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"architecture": "aa_resnet", "image_size": 20}, "stage 3 has 2 x 2 pixels"),
+        ({"architecture": "cifar_net", "image_size": 33}, "expected multiples of 8"),
+        ({"image_size": 3, "patch_size": 4}, "patch_size = 4 is larger"),
+        ({"image_size": 4, "cutout": 4}, "cutout=4 for pictures of 4 x 4 pixels"),
+    ],
+)
+def test_an_impossible_size_is_refused_before_pictures_are_read(options, says):
+    with pytest.raises(ea.ConfigError, match=says):
+        ea.ImageClassifier(**options).fit("no such folder")

@@ -234,6 +234,23 @@ def augmentation(
     return Compose(found)
 
 
+def check_size(estimator: Any) -> None:
+    """Refuse an ``image_size`` that a new model cannot have, before pictures are read.
+
+    Raises:
+        ConfigError: names the size and the expected one.
+    """
+    from evolving_attention._core import create_model
+
+    if estimator.image_size is None or estimator.pretrained is not None:
+        return
+    size = size_of(estimator, [])
+    check_augmentation(estimator, size)
+    config = _config(estimator, size, 3, {"num_labels": 2})
+    options = {**config.core_options(), "head": "image_classification"}
+    create_model(config.model_type, options)  # takes no memory
+
+
 def new(estimator: Any, size: tuple[int, int], channels: int, classes: Array) -> Any:
     """Builds a new model, or loads a checkpoint, where needed with a new head.
 
@@ -244,18 +261,13 @@ def new(estimator: Any, size: tuple[int, int], channels: int, classes: Array) ->
     """
     from evolving_attention.modeling.base import MODELS
 
-    family = _family(estimator.architecture)
-    assert family is not None  # ensured by check_architecture()
-    config, settings = family
-    maker = MODELS["image_classification"][config.model_type]
+    kind, _ = _family_of(estimator)
+    maker = MODELS["image_classification"][kind.model_type]
     names = {i: str(label) for i, label in enumerate(classes.tolist())}
     head = {"num_labels": len(classes), "id2label": names}
-    own = _own_options(estimator, config, size)
-    names_of = {config: name for name, config in _OTHERS.items()}
-    refuse_twice(estimator, own, names_of)
-    given = {**head, **own, **(estimator.model_options or {})}
     if estimator.pretrained is None:
-        return maker(config(**{**settings, "num_channels": channels, **given}))
+        return maker(_config(estimator, size, channels, head))
+    given = _options(estimator, kind, size, head)
     found = _loaded(maker, estimator.pretrained, given)
     if found.config.num_channels != channels:
         raise InputError(
@@ -265,6 +277,30 @@ def new(estimator: Any, size: tuple[int, int], channels: int, classes: Array) ->
     if estimator.architecture == "vit":
         _check_sizes(estimator, found.config)
     return found
+
+
+def _family_of(estimator: Any) -> tuple[Any, dict[str, Any]]:
+    family = _family(estimator.architecture)
+    assert family is not None  # ensured by check_architecture()
+    return family
+
+
+def _config(
+    estimator: Any, size: tuple[int, int], channels: int, head: dict[str, Any]
+) -> Any:
+    """Returns the config of a new model."""
+    kind, settings = _family_of(estimator)
+    given = _options(estimator, kind, size, head)
+    return kind(**{**settings, "num_channels": channels, **given})
+
+
+def _options(
+    estimator: Any, kind: type[Any], size: tuple[int, int], head: dict[str, Any]
+) -> dict[str, Any]:
+    """Returns the config's options that the estimator's options and ``head`` give."""
+    own = _own_options(estimator, kind, size)
+    refuse_twice(estimator, own, {config: name for name, config in _OTHERS.items()})
+    return {**head, **own, **(estimator.model_options or {})}
 
 
 def _own_options(

@@ -230,6 +230,7 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
         check_options(self.optimizer, self.optimizer_options or {})
         schedule = self.lr_schedule_options or {}
         multiplier(self.lr_schedule, 0, 1, self.learning_rate, **schedule)
+        image_models.check_size(self)
 
     def fit(self: _Self, X: Any, y: Any = None) -> _Self:
         """Train on pictures and their classes; discards an earlier fit.
