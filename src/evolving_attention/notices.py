@@ -5,10 +5,32 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
+from typing import Any
 
 from evolving_attention.errors import ConfigError
 
 LOGGER = logging.getLogger("evolving_attention")
+
+
+class LossyStream:
+    """A text stream that loses what cannot be written, because nobody can read it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write text, if the stream is open and takes it."""
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the stream, if it is open and takes what is left."""
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 def note(text: str, end: str = "\n") -> None:
@@ -18,8 +40,7 @@ def note(text: str, end: str = "\n") -> None:
     exited, or its disk is full.
     """
     if sys.stderr is not None:  # print() would write to stdout
-        with contextlib.suppress(OSError, ValueError):
-            print(text, end=end, file=sys.stderr, flush=True)
+        print(text, end=end, file=LossyStream(sys.stderr), flush=True)
 
 
 def say(text: str, said: set[str] | None = None) -> None:

@@ -11,6 +11,7 @@ import sys
 import time
 from typing import Any
 
+from evolving_attention.notices import LossyStream
 from evolving_attention.progress_bar import ProgressBar, duration, in_notebook
 from evolving_attention.training.callbacks import TrainerCallback
 from evolving_attention.training.logging import one_line
@@ -83,10 +84,13 @@ class _Clock:
 
 
 class TerminalProgress(TrainerCallback):
-    """A bar on stderr, drawn by rich, with logged values as lines above it."""
+    """A bar on stderr, drawn by rich, with logged values as lines above it.
+
+    Training goes on where the terminal is closed.
+    """
 
     def __init__(self, console: Any = None) -> None:
-        self.console = console
+        self.console = self.given = console
         self.bar: Any = None
         self.task: Any = None
         self.evaluation: Any = None
@@ -98,7 +102,7 @@ class TerminalProgress(TrainerCallback):
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
-        self.console = self.console or Console(stderr=True)
+        self.console = self.given or Console(file=LossyStream(sys.stderr))
         self.clock = _Clock(state.global_step)
         self.bar = Progress(
             TextColumn("{task.description}"),
