@@ -95,6 +95,11 @@ def test_several_objectives_and_metrics(tmp_path: Path) -> None:
     assert default_objective({"eval_loss": 1.0, "eval_f1": 0.25, "eval_x": 1}) == 1.25
 
 
+def test_a_metric_that_is_no_number_is_no_objective() -> None:
+    with pytest.raises(ea.InputError, match=r"metric eval_f1 is \[0.1, 0.2\], expect"):
+        default_objective({"eval_loss": 1.0, "eval_f1": [0.1, 0.2]})
+
+
 def test_the_number_of_tokens_is_no_objective(tmp_path: Path) -> None:
     trainer = trainer_of(tmp_path, args={"include_num_input_tokens_seen": True})
     trainer.train()

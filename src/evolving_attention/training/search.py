@@ -53,6 +53,9 @@ def default_hp_space(trial: Any) -> dict[str, Any]:
 def default_objective(metrics: Mapping[str, Any]) -> float:
     """Returns the evaluation loss, or the sum of all other metrics if there are any.
 
+    Raises:
+        InputError: there is no metric, or one is no number.
+
     Example:
         >>> default_objective({"eval_loss": 0.5, "eval_runtime": 2.0, "epoch": 1.0})
         0.5
@@ -60,11 +63,17 @@ def default_objective(metrics: Mapping[str, Any]) -> float:
         0.75
     """
     ends = ("_runtime", "_per_second", "_samples")
-    scores = {
-        name: float(value)
-        for name, value in metrics.items()
-        if not name.endswith(ends) and "_mem_" not in name and name not in _PROGRESS
-    }
+    scores = {}
+    for name, value in metrics.items():
+        if name.endswith(ends) or "_mem_" in name or name in _PROGRESS:
+            continue
+        try:
+            scores[name] = float(value)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"hyperparameter_search: the metric {name} is {value!r:.60}, expected "
+                "a number; pass compute_objective, which chooses among the metrics"
+            ) from None
     loss = scores.pop("eval_loss", None)
     if scores:
         return sum(scores.values())
