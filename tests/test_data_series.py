@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -375,3 +377,31 @@ def test_the_shared_data_sets_are_read(data_dir) -> None:
     values = ea.timeseries.load("Covid3Month", data_dir)
     assert values.is_regression
     assert values.train.y.dtype == np.float64
+
+
+def test_ts_files_are_read_as_aeon_reads_them() -> None:
+    datasets = pytest.importorskip("aeon.datasets", reason="no aeon")
+    folder = Path(datasets.__file__).parent / "data"
+    for file in sorted(folder.glob("*/*_TRAIN.ts")):
+        if "TimeStamps" in file.name:  # aeon reads them without their signs
+            continue
+        X, y = datasets.load_from_ts_file(str(file))
+        part = ea.timeseries.read_ts(file)
+        assert isinstance(part.X, list) == isinstance(X, list)
+        for ours, theirs in zip(part.X, X, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_array_equal(part.y, y)
+        assert part.y.dtype == y.dtype
+
+
+def test_the_forms_of_a_ts_file(tmp_path) -> None:
+    file = tmp_path / "series"  # without a suffix
+    text = "@targetLabel true\n@data\n1,?:2\n\n3,NaN:-1e1\n"
+    for written in (text, "\ufeff" + text, text.replace("\n", "\r\n")):
+        file.write_bytes(written.encode())
+        part = ea.timeseries.read_ts(file)
+        assert part.is_regression
+        np.testing.assert_array_equal(part.X, [[[1, np.nan]], [[3, np.nan]]])
+        assert part.y.tolist() == [2, -10]
+    file.write_text("@classLabel true banana fig?\n@data\n1:banana\n2:fig?\n")
+    assert ea.timeseries.read_ts(file).y.tolist() == ["banana", "fig?"]

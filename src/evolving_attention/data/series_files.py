@@ -1,142 +1,166 @@
-"""Data sets of time series: .ts files read by aeon, found by path or by name."""
+"""Data sets of time series: .ts files, found by path or by name."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from evolving_attention.data.records import parses
+import numpy as np
+
+from evolving_attention.data.lines import open_file
 from evolving_attention.data.series_parts import (
     SeriesDataset,
     SeriesPart,
     check_parts,
 )
-from evolving_attention.errors import DataError, require, suggestion
+from evolving_attention.errors import DataError, InputError, require, suggestion
 
-_WHY = "to read .ts files"
-_ENCODING = "utf-8"
+Array = np.ndarray[Any, Any]
+_ENCODING = "utf-8-sig"  # a byte-order mark is left out
+_FORMAT = (
+    "expected the .ts format: @ lines, @data, then one series a line, channels and the "
+    "target between colons; is the file cut short? Download it again"
+)
 
 
 def read_ts(file: str | Path, *, labelled: bool = True) -> SeriesPart:
-    """Read one .ts file.
+    """Read one .ts file. Labels are read in lower case, as aeon reads them.
 
     Args:
         file: path of the file.
         labelled: whether a file without targets is an error.
 
     Raises:
-        DataError: the file is missing, empty, truncated, not a .ts file, or has no
-            targets; names the line if known.
-        MissingExtraError: aeon is not installed.
+        DataError: the file is missing, empty, truncated, not a .ts file, has time
+            stamps, or has no targets; names the line if known.
     """
     path = Path(file)
-    if not path.is_file():
+    lines = _lines(path)
+    header = _header(lines, path)
+    if _flag(header, "@timestamps", path):
         raise DataError(
-            "no such file, expected a .ts file of time series; check the path",
+            "has time stamps (@timeStamps true), expected values alone, at equal steps "
+            "of time; resample the series, and write them without time stamps",
             str(path),
         )
-    _refuse_other_formats(path)
-    loaders = require("aeon.datasets", extra="timeseries", why=_WHY)
-    try:
-        found = loaders.load_from_ts_file(
-            str(path), return_meta_data=True, encoding=_ENCODING
-        )
-    except (OSError, ValueError, IndexError, KeyError, TypeError) as error:
-        line, reason = _first_bad_line(path)
-        raise DataError(
-            f"{reason or error}, expected the .ts format: @ lines, @data, then one "
-            "series a line, channels and the target between colons; is the file cut "
-            "short? Download it again",
-            str(path),
-            line,
-        ) from error
-    X, y, header = found
-    if len(X) == 0:
-        raise DataError(
-            "has no series, expected at least one after @data; is the file cut short? "
-            "Download it again",
-            str(path),
-        )
-    if not header["classlabel"] and not header["targetlabel"]:
-        if not labelled:
-            return SeriesPart(X, None, False, str(path))
+    is_regression = _flag(header, "@targetlabel", path)
+    has_targets = _flag(header, "@classlabel", path, True) or is_regression
+    if labelled and not has_targets:
         raise DataError(
             "has no targets (@classLabel false), expected class labels or values; "
             "add them to the file",
             str(path),
         )
-    if header["classlabel"]:
-        _check_labels(y, header["class_values"], path)
-    return SeriesPart(X, y, bool(header["targetlabel"]), str(path))
+    is_equal = _flag(header, "@equallength", path, True)
+    labels = [] if is_regression else header.get("@classlabel", [])[1:]
+    X: list[Array] = []
+    y: list[Any] = []
+    for number, line in lines:
+        *channels, target = line.split(":") if has_targets else [*line.split(":"), ""]
+        try:
+            X.append(_series(channels, X[0] if X else None, is_equal, has_targets))
+            y.append(_number(target, "the target") if is_regression else target)
+        except InputError as error:
+            raise DataError(f"{error}, {_FORMAT}", str(path), number) from error
+        if has_targets and labels and target not in labels:
+            raise DataError(
+                f"series {len(X)} has the label {target!r}, expected one of "
+                f"{', '.join(labels)} as in @classLabel; is the file cut short?",
+                str(path),
+                number,
+            )
+    if not X:
+        raise DataError(
+            "has no series, expected at least one after @data; is the file cut short? "
+            "Download it again",
+            str(path),
+        )
+    targets = np.asarray(y) if has_targets else None
+    return SeriesPart(np.stack(X) if is_equal else X, targets, is_regression, str(path))
 
 
-def _refuse_other_formats(path: Path) -> None:
-    """Refuse text that is not a .ts file, such as a CSV file, by its first line.
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yields numbers and texts of the lines that are not blank, in lower case."""
+    with open_file(path) as file:
+        for number, raw in enumerate(file, start=1):
+            try:
+                text = raw.decode(_ENCODING).strip().lower()
+            except UnicodeDecodeError as error:
+                reason = f"is not UTF-8 text (byte {error.start + 1} of the line)"
+                raise DataError(f"{reason}, {_FORMAT}", str(path), number) from error
+            if text:
+                yield number, text
+
+
+def _header(lines: Iterator[tuple[int, str]], path: Path) -> dict[str, list[str]]:
+    """Reads up to @data; returns the words after each name."""
+    found: dict[str, list[str]] = {}
+    for number, line in lines:
+        name, *words = line.split()
+        if [name, *words] == ["@data"]:
+            return found
+        if not found and name[0] not in "@#%":
+            raise DataError(
+                f"is not a .ts file: its first line is {line[:60]!r}, expected one "
+                "that begins with @; a table needs the ending .csv or .tsv, or "
+                "ea.timeseries.read_csv",
+                str(path),
+                number,
+            )
+        found[name] = words
+    raise DataError(f"has no @data line, {_FORMAT}", str(path))
+
+
+def _flag(
+    header: dict[str, list[str]], name: str, path: Path, default: bool = False
+) -> bool:
+    """Returns a value that is true or false."""
+    word = " ".join(header.get(name, [str(default).lower()])[:1])
+    if word not in ("true", "false"):
+        raise DataError(
+            f"{name} {word!r}, expected true or false; correct the line", str(path)
+        )
+    return word == "true"
+
+
+def _series(
+    parts: list[str], first: Array | None, is_equal: bool, has_target: bool
+) -> Array:
+    """Returns the channels of a line as an array [channels, length].
 
     Raises:
-        DataError: the first line is not a header of a .ts file.
+        InputError: a value is no number, or the shape does not fit to the first series.
     """
-    with path.open("rb") as file:
-        begin = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
-    if not begin or begin[:1] in b"@#" or b"\0" in begin:
-        return
+    if not parts:
+        raise InputError("no target after the last colon")
+    if first is not None and len(parts) != len(first):
+        raise InputError(
+            f"{len(parts) + has_target} parts between colons, "
+            f"{len(first) + has_target} before"
+        )
+    rows = [
+        [_number(value, f"channel {channel}") for value in part.split(",")]
+        for channel, part in enumerate(parts)
+    ]
+    if len({*map(len, rows)}) > 1:
+        raise InputError("channels that differ in length")
+    if first is not None and is_equal and len(rows[0]) != first.shape[1]:
+        raise InputError(
+            f"{len(rows[0])} time steps, {first.shape[1]} before, without @equalLength "
+            "false"
+        )
+    return np.asarray(rows)
+
+
+def _number(text: str, where: str) -> float:
+    """Returns a value; NaN for ?, a missing one."""
     try:
-        first = begin.decode(_ENCODING, "ignore").splitlines()[0][:60]
-        begin.decode(_ENCODING)
-    except UnicodeDecodeError as error:
-        if error.start < len(begin) - 4:  # not a character split at the 4096-byte limit
-            return
-    raise DataError(
-        f"is not a .ts file: its first line is {first!r}, expected one that begins "
-        "with @; a table needs the ending .csv or .tsv, or ea.timeseries.read_csv",
-        str(path),
-    )
-
-
-def _check_labels(y: Any, known: Sequence[str], path: Path) -> None:
-    """Check every label against the header: truncated lines end in a partial label."""
-    allowed = {str(value) for value in known}
-    for case, label in enumerate(y):
-        if allowed and str(label) not in allowed:
-            raise DataError(
-                f"series {case + 1} has the label {str(label)!r}, expected one of "
-                f"{', '.join(known)} as in @classLabel; is the file cut short?",
-                str(path),
-            )
-
-
-def _first_bad_line(path: Path) -> tuple[int | None, str]:
-    """Returns (number, problem) of the first line that is no series, or (None, "")."""
-    try:
-        lines = path.read_text(encoding=_ENCODING).splitlines()
-    except UnicodeDecodeError as error:
-        return None, f"is not UTF-8 text ({error.reason} at byte {error.start})"
-    begin = next((i for i, x in enumerate(lines) if x.strip().lower() == "@data"), None)
-    if begin is None:
-        return None, "has no @data line"
-    fields = 0
-    for number, line in enumerate(lines[begin + 1 :], start=begin + 2):
-        parts = line.strip().split(":")
-        fields = fields or len(parts)
-        if len(parts) != fields:
-            return number, f"{len(parts)} parts between colons, {fields} before"
-        if len(parts) < 2:
-            return number, "no target after the last colon"
-        for channel, part in enumerate(parts[:-1]):
-            for value in part.split(","):
-                if not _is_value(value):
-                    shown = value.strip()[:40]
-                    return number, f"{shown!r} in channel {channel} is no number"
-        if len({part.count(",") for part in parts[:-1]}) > 1:
-            return number, "channels that differ in length"
-    return None, ""
-
-
-def _is_value(text: str) -> bool:
-    return text.strip() == "?" or parses(text)
+        return float("nan" if text.strip() == "?" else text)
+    except ValueError:
+        raise InputError(f"{text.strip()[:40]!r} in {where} is no number") from None
 
 
 def load(name: str | Path, data_dir: str | Path | None = None) -> SeriesDataset:
@@ -152,7 +176,7 @@ def load(name: str | Path, data_dir: str | Path | None = None) -> SeriesDataset:
     Raises:
         DataError: not found, or a file cannot be read; names the places searched.
         InputError: the two parts do not fit together.
-        MissingExtraError: aeon is not installed.
+        MissingExtraError: there is no ``data_dir``, and aeon is not installed.
     """
     name = str(name)
     places = _places(name, data_dir)
@@ -188,8 +212,8 @@ def _places(name: str, data_dir: str | Path | None) -> list[Path]:
     if spec is not None:
         for folder in spec.submodule_search_locations or []:
             places.append(Path(folder) / "datasets" / "data" / name)
-    else:
-        require("aeon", extra="timeseries", why=_WHY)
+    elif not places:
+        require("aeon", extra="timeseries", why="for data sets without data_dir")
     return places
 
 
