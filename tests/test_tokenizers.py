@@ -449,10 +449,11 @@ def test_windows_vocabulary(tiny):
     assert AutoTokenizer.from_pretrained(tiny)("time").input_ids == [2, 5, 3]
 
 
-def test_pairs_as_tuples(tiny):
+def test_pairs_as_tuples_and_lists(tiny):
     tok = AutoTokenizer.from_pretrained(tiny)
     apart = tok(["time", "an fly"], ["fly", "time"], padding=True)
     assert dict(tok([("time", "fly"), ("an fly", "time")], padding=True)) == dict(apart)
+    assert dict(tok([["time", "fly"], ["an fly", "time"]], padding=True)) == dict(apart)
     assert tok(("time", "fly")).input_ids == tok(["time", "fly"]).input_ids
     with pytest.raises(InputError, match=r"text\[0\] is tuple \('time', 'fly'\); exp"):
         tok([("time", "fly"), "time"])

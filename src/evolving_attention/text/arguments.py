@@ -119,7 +119,7 @@ def text_batch(
         elif (
             not words
             and texts
-            and all(isinstance(row, tuple) and len(row) == 2 for row in texts)
+            and all(isinstance(t, (tuple, list)) and len(t) == 2 for t in texts)
         ):
             texts, pairs = map(list, zip(*texts, strict=True))
     check = _checked_words if words else check_text

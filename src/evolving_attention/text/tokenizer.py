@@ -236,7 +236,7 @@ class Tokenizer:
         """Encode one text (or pair), or a list of them.
 
         Args:
-            text: a str, or a sequence of str (a batch) or of pairs (tuples).
+            text: a str, or a sequence of str (a batch) or of pairs (tuples or lists).
             text_pair: the second text of each pair.
             text_target: texts whose ids are added as ``labels``, or returned alone.
             add_special_tokens: add [CLS], [SEP] and the like.
