@@ -260,6 +260,7 @@ def test_labels_per_token():
 BAD_ROWS = {
     "no ids": ([{"text": "a"}], "row 0 of the batch has no 'input_ids', only text"),
     "empty": ([{"input_ids": []}], "expected a non-empty list of ints"),
+    "choices": ([{"input_ids": [[2], [3]]}], "=ea.DataCollatorForMultipleChoice"),
     "floats": ([{"input_ids": [0.5]}], "input_ids is float64 of shape"),
     "nested": ([{"input_ids": [[1]]}], r"of shape \(1, 1\)"),
     "some labels": (

@@ -19,6 +19,10 @@ from evolving_attention.data.packed import SPAN, Batch, each
 from evolving_attention.errors import InputError
 
 IGNORED = -100  # label of tokens that the loss ignores
+_CHOICES = (
+    "; for multiple choice pass data_collator=ea.DataCollatorForMultipleChoice("
+    "tokenizer)"
+)
 LABELS = ("labels", "label")  # the first key that a row has is used
 _PER_TOKEN = ("input_ids", "token_type_ids", *LABELS)
 
@@ -347,6 +351,7 @@ def _ids(row: Mapping[str, Any], name: str, where: int) -> np.ndarray:
         raise InputError(
             f"row {where} of the batch: {name} is {array.dtype} of shape "
             f"{array.shape}; expected a non-empty list of ints"
+            f"{_CHOICES if array.ndim > 1 else ''}"
         )
     return array
 
@@ -358,8 +363,7 @@ def _array(row: Mapping[str, Any], name: str, where: int) -> np.ndarray:
     except ValueError:
         raise InputError(
             f"row {where} of the batch: {name} holds lists of different lengths, "
-            "expected one list of ints; for multiple choice pass data_collator="
-            "ea.DataCollatorForMultipleChoice(tokenizer)"
+            f"expected one list of ints{_CHOICES}"
         ) from None
 
 
