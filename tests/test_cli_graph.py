@@ -278,6 +278,12 @@ def test_features_that_are_no_numbers_are_named(
         load_npz(tmp_path / "graph.npz")
 
 
+def test_a_shape_that_is_no_number_is_a_data_error(file: Path) -> None:
+    np.savez(file, **{**arrays(), "x_shape": np.array([NODES, np.inf])})
+    with pytest.raises(ea.DataError, match=r"graph\.npz: x_data, .* infinity"):
+        load_npz(file)
+
+
 def test_errors_of_fitted_classifiers_name_the_file(
     run: Any, file: Path, tmp_path: Path
 ) -> None:

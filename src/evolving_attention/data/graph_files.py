@@ -123,7 +123,7 @@ def _features(arrays: dict[str, Array], held: list[str]) -> Any:
     try:
         x = sparse.csr_array((data, indices, starts), shape=tuple(shape.tolist()))
         x.check_format(full_check=True)  # the range of the indices, too
-    except (TypeError, ValueError) as error:
+    except (ArithmeticError, TypeError, ValueError) as error:
         raise InputError(f"x_data, x_indices, x_indptr: {error}") from error
     return x
 
