@@ -19,7 +19,7 @@ from evolving_attention.cli.search_spaces import SPACES, Choice, Range, read_spa
 from evolving_attention.cli.sweep_arguments import SweepArguments
 from evolving_attention.cli.sweep_workers import Answer, Worker
 from evolving_attention.cli.trainings import COMMANDS, training
-from evolving_attention.errors import ConfigError, Interrupted
+from evolving_attention.errors import CheckpointError, ConfigError, Interrupted
 
 optuna = pytest.importorskip("optuna", reason="no optuna (extra sweep)")
 
@@ -254,6 +254,33 @@ def test_a_killed_sweep_loses_no_finished_trial(
     assert len(found["trials"]) == 6
     assert len(Fake.started) == 6
     assert begun == (3 if place == "_tell" else 2)
+
+
+def test_a_killed_sweep_may_be_moved(
+    fake: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its last trial has a record, which the study lacks."""
+
+    def ends(self: Any, *args: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep._Sweep, "_tell", ends)
+        with pytest.raises(Killed):
+            fake()
+    moved = (tmp_path / "out").rename(tmp_path / "moved")
+    (moved / "trial-old").mkdir()
+    record = moved / "trial-0.json"
+    whole = record.read_bytes()
+    for damaged in (whole[:20], b"[]", b"{}", b"\xff"):
+        record.write_bytes(damaged)
+        with pytest.raises(
+            CheckpointError, match=r"trial-0\.json: .* remove it to run"
+        ):
+            fake(output_dir=str(moved))
+    record.write_bytes(whole)
+    assert len(fake(output_dir=str(moved))["trials"]) == 6
+    assert len(Fake.started) == 6
 
 
 def test_a_dead_worker_is_tried_again(fake: Any) -> None:

@@ -35,6 +35,7 @@ from evolving_attention.cli.sweep_study import Study
 from evolving_attention.cli.sweep_workers import Answer, Worker, ready
 from evolving_attention.cli.timeseries_results import align
 from evolving_attention.cli.trainings import COMMANDS, training
+from evolving_attention.durable.files import usable_values
 from evolving_attention.errors import ConfigError, Interrupted
 from evolving_attention.training.argument_rules import is_greater_better
 from evolving_attention.training.interrupts import InterruptGuard
@@ -269,7 +270,9 @@ class _Sweep:
             trial = self.waiting.pop(0)
             told = self.root / f"trial-{trial.number}.json"
             if told.is_file():  # it ended, but the study has no result
-                self._tell(trial, json.loads(told.read_text("utf-8")))
+                with usable_values(told, "a trial's record; remove it to run again"):
+                    value = json.loads(told.read_text("utf-8"))["value"]
+                self._tell(trial, value)
             elif set(trial.params) != set(self.space):  # the trial was not started
                 self.study.tell(trial, None, error="ended before it began")
             else:
@@ -303,7 +306,7 @@ class _Sweep:
             told = {"number": number, "params": trial.params, "results": results}
             told["value"] = self._value(results)
             durable.write_json(self.root / f"trial-{number}.json", told)
-            self._tell(trial, told)
+            self._tell(trial, told["value"])
             return
         if answer.error is None or answer.error[0] in ("Interrupted", "PeerLost"):
             self.tries[number] = self.tries.get(number, 0) + 1
@@ -352,15 +355,12 @@ class _Sweep:
         value = float(scores[self.goal])
         return value if value == value and abs(value) != float("inf") else None
 
-    def _tell(self, trial: Any, told: dict[str, Any]) -> None:
+    def _tell(self, trial: Any, value: float | None) -> None:
         """Report to the study, and delete weights that are no longer needed."""
-        value = told["value"]
         self.study.tell(trial, value)
         _LOGGER.info("trial %d: %s %s", trial.number, self.goal, value)
         best = self.study.finished()[:1]
-        for folder in self.root.glob("trial-*"):
-            if not folder.is_dir():
-                continue
+        for folder in durable.list_checkpoints(self.root, "trial-"):
             number = int(folder.name.removeprefix("trial-"))
             if any(worker.trial.number == number for worker in self.workers):
                 continue

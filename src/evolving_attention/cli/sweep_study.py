@@ -169,7 +169,7 @@ class Study:
             return [
                 self._optuna.Trial(self._study, one._trial_id)
                 for one in self._study.get_trials(states=(state,))
-                if one.user_attrs.get(_FOLDER, own if self.alone else None) == own
+                if self.alone or one.user_attrs.get(_FOLDER) == own
             ]
 
     def ask(self) -> Any | None:
