@@ -285,6 +285,16 @@ def test_its_own_validation_files(run: Any, corpus: Path, tmp_path: Path):
     assert code == 0, told
     assert "eval_masked_accuracy" in json.loads(shown)
     assert len(list((tmp_path / "other").glob("tokens-*"))) == 2
+    (file,) = (tmp_path / "other").glob("tokenizer-*/tokenizer.json")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:9])
+    words[-2:-1] = [tmp_path / "again"]
+    code, again, told = run(*words, "--cache_dir", tmp_path / "other")
+    assert code == 0, told
+    assert f"{file.parent} cannot be used and is made again" in told
+    assert file.read_bytes() == whole
+    name = "eval_masked_accuracy"
+    assert json.loads(again)[name] == json.loads(shown)[name]
 
 
 @pytest.mark.parametrize(

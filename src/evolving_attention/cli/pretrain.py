@@ -340,9 +340,8 @@ def _data(corpus: Any, source: _Source, args: Any, once: Once) -> tuple[Any, Any
 
 def _tokenizer(corpus: Any, source: _Source, files: list[Path]) -> Any:
     """Returns the given tokenizer, or one trained on the corpus; the cache keeps it."""
-    from evolving_attention import durable
     from evolving_attention.data.corpus import corpus_texts
-    from evolving_attention.data.token_store import file_key
+    from evolving_attention.data.token_store import cached_folder, file_key
     from evolving_attention.text import AutoTokenizer, train_byte_bpe, train_wordpiece
 
     name = corpus.tokenizer or source.given.model_name_or_path
@@ -358,14 +357,12 @@ def _tokenizer(corpus: Any, source: _Source, files: list[Path]) -> Any:
     folder = Path(corpus.cache_dir) / (
         f"tokenizer-{hashlib.blake2b(text, digest_size=16).hexdigest()}"
     )
-    if not folder.is_dir():
+
+    def write(into: Path) -> None:
         _LOGGER.info("training a tokenizer (%s) on %d files", name, len(files))
         train = {"wordpiece": train_wordpiece, "bpe": train_byte_bpe}[name]
         made = train(corpus_texts(files), corpus.vocab_size, lowercase=lowercase)
+        made.save_pretrained(into)
 
-        def write(into: Path) -> None:
-            made.save_pretrained(into)
-
-        durable.commit_directory(folder, write, step=0)
-    durable.verify_directory(folder)
+    cached_folder(folder, write)
     return AutoTokenizer.from_pretrained(folder)

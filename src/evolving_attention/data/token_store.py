@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -133,11 +133,6 @@ def prepare(
         }
     )
     folder = cache_dir / f"tokens-{key}"
-    if folder.is_dir():
-        try:
-            return TokenStore(folder, durable.verify_directory(folder))
-        except CheckpointError as error:
-            say(f"{folder} cannot be used and is made again: {error}")
 
     def write(into: Path) -> None:
         kind = "<u2" if len(tokenizer) <= 1 << 16 else "<u4"
@@ -156,8 +151,22 @@ def prepare(
         about |= {"kind": kind, "vocab_size": len(tokenizer)}
         durable.write_json(into / _ABOUT, about)
 
+    return TokenStore(folder, cached_folder(folder, write))
+
+
+def cached_folder(folder: Path, write: Callable[[Path], None]) -> dict[str, Any]:
+    """Returns the manifest of a folder, which is written if it is missing or damaged.
+
+    Raises:
+        CheckpointError: the folder cannot be written.
+    """
+    if folder.is_dir():
+        try:
+            return durable.verify_directory(folder)
+        except CheckpointError as error:
+            say(f"{folder} cannot be used and is made again: {error}")
     durable.commit_directory(folder, write, step=0)
-    return TokenStore(folder, durable.verify_directory(folder))
+    return durable.verify_directory(folder)
 
 
 def file_key(file: Path) -> list[Any]:
