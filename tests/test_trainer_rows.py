@@ -299,6 +299,43 @@ def test_rows_of_pixels_are_stacked_as_transformers_does(tmp_path: Path) -> None
     assert found == [found[0]] * 4
 
 
+def test_a_collator_may_get_the_pairs_of_an_image_folder(tmp_path: Path) -> None:
+    rows, found = pictures(), []
+    pairs = [(row["pixel_values"], row["labels"]) for row in rows]
+
+    def joined(batch: list[Any]) -> Row:
+        pixels, labels = zip(*batch, strict=True)
+        return {"pixel_values": np.stack(pixels), "labels": np.array(labels)}
+
+    class Folder:
+        def __len__(self) -> int:
+            return len(pairs)
+
+        def __getitem__(self, index: int) -> Any:
+            return pairs[index]
+
+    for number, (data, collator) in enumerate(
+        [(rows, None), (pairs, joined), (tuple(pairs), joined), (Folder(), joined)]
+    ):
+        given = {"train_dataset": data, "data_collator": collator, "save_steps": 2}
+        given |= {"save_strategy": "steps"}
+        given |= {"processing_class": None, "max_steps": 4}
+        folder = tmp_path / str(number)
+        trainer = trainer_of(folder, vit(), **given)
+        trainer.train()
+        assert trainer.predict(data).predictions.shape == (8, 2)
+        found.append([p.numpy().tobytes() for p in trainer.model.parameters()])
+        again = trainer_of(folder, vit(), **given)
+        again.train(resume_from_checkpoint=folder / "checkpoint-2")
+        found.append([p.numpy().tobytes() for p in again.model.parameters()])
+    assert found == [found[0]] * 8
+    with pytest.raises(InputError, match=r"\[0\] is a tuple, .* pass data_collator="):
+        trainer_of(tmp_path, vit(), train_dataset=Folder()).train()
+    given["class_weight"] = "balanced"
+    with pytest.raises(ea.ConfigError, match=r"expected one class for each row"):
+        trainer_of(tmp_path, vit(), **given).train()
+
+
 def test_rows_that_make_no_batch_of_pixels(tmp_path: Path) -> None:
     rows = pictures()
     mixed = [*rows[:3], *pictures(1, 4), *rows[3:]]

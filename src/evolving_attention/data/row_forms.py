@@ -80,11 +80,11 @@ def rows_of(dataset: Any, role: str) -> Any:
 
 
 def _refuse_other_rows(dataset: Any, role: str) -> None:
-    """Refuses rows of a list after the first that are no dicts."""
+    """Refuses rows that are no dicts in a list whose first row is one."""
     if type(dataset) not in (list, tuple):  # runs no user code
         return
     for index, row in enumerate(dataset):
-        if index and not hasattr(row, "keys"):
+        if hasattr(dataset[0], "keys") and not hasattr(row, "keys"):
             raise InputError(
                 f"Trainer: {role}[{index}] is a {type(row).__name__}, expected a dict "
                 "with the keys of the first row; convert it, or leave it out"

@@ -77,7 +77,7 @@ _LENDS = ("__array__", "__array_interface__", "__dlpack__")
 _said: set[str] = set()  # notices already printed
 
 
-def data_fingerprint(dataset: PackedDataset | Sequence[dict[str, Any]]) -> str:
+def data_fingerprint(dataset: PackedDataset | Sequence[Any]) -> str:
     """Returns a hash of ids and labels of every row, with keys, types and lengths."""
     if isinstance(dataset, PackedDataset):
         return dataset.fingerprint()
@@ -105,11 +105,12 @@ def _parts(row: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _counting(row: dict[str, Any], described: Callable[[Any], Any]) -> dict[str, Any]:
+def _counting(row: Any, described: Callable[[Any], Any]) -> dict[str, Any]:
     """Returns the hashed parts of a row; a mask of ones counts as no mask."""
+    row = dict(row) if hasattr(row, "keys") else {"row": row}
     found = _parts(row)
     if not found.keys() & {"input_ids", "values"}:  # a collator makes them
-        text = json.dumps(dict(row), sort_keys=True, default=described)
+        text = json.dumps(row, sort_keys=True, default=described)
         return {"row": np.frombuffer(text.encode(), np.uint8)}
     mask = found.get("attention_mask")
     if mask is not None and np.all(np.asarray(mask) == 1):

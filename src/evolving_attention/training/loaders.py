@@ -35,8 +35,11 @@ Rows = Sequence[dict[str, Any]]
 Collator = Callable[[list[dict[str, Any]]], dict[str, Any]]
 
 
-def _first_row(dataset: Any, role: str) -> Any:
-    """Returns the first row of a data set of dicts; None for a :class:`PackedDataset`.
+def _first_row(dataset: Any, role: str, ours: bool) -> Any:
+    """Returns the first row of a data set; None for a :class:`PackedDataset`.
+
+    It is a dict if ``ours``, else whatever the caller's collator reads, such as the
+    pairs of torchvision's ``ImageFolder``.
 
     Raises:
         ConfigError, InputError: see :meth:`Loaders.rows`.
@@ -61,8 +64,8 @@ def _first_row(dataset: Any, role: str) -> Any:
     if isinstance(dataset, PackedDataset):
         return None
     first = dataset[0]
-    if not hasattr(first, "keys"):
-        remedy = "convert the rows"
+    if ours and not hasattr(first, "keys"):
+        remedy = "convert the rows, or pass data_collator=, which makes dicts of arrays"
         if isinstance(first, str):
             remedy = "make rows [{'text': …}], or use model.predict(texts, tokenizer)"
         raise InputError(
@@ -234,8 +237,9 @@ class Loaders:
         """Returns the rows for batches; text is tokenized to at most ``LENGTH`` tokens.
 
         Args:
-            dataset: a sequence of dicts, a DataFrame, a dict of columns, or a
-                :class:`PackedDataset`, which is returned as it is.
+            dataset: a sequence of dicts, a DataFrame, a dict of columns, a sequence of
+                what the caller's own collator reads, or a :class:`PackedDataset`, which
+                is returned as it is.
             role: the argument's name in messages, such as ``train_dataset``.
             processing_class: the tokenizer, or None.
             collator: makes the batches, if it is the caller's; rows of text are only
@@ -255,14 +259,15 @@ class Loaders:
         if kept:
             return kept[0]
         rows = rows_of(dataset, role)
-        first, collated = _first_row(rows, role), collator is not None
-        if collator is None or _reads_ids(collator):
+        ours, collated = collator is None or _reads_ids(collator), collator is not None
+        first = _first_row(rows, role, ours)
+        if ours:
             rows = numbered_as_model(rows, dataset, model, role)
         if first is not None and not collated:
             rows = with_numbered_labels(rows, first, model, role)
-        raw = first is not None and "input_ids" not in first
+        raw = first is not None and "input_ids" not in getattr(first, "keys", list)()
         own = getattr(model, "needed", ("input_ids",))[0]
-        if raw and own not in first and (collator is None or _reads_ids(collator)):
+        if ours and raw and own not in first:
             if own != "input_ids" or processing_class is None:
                 raise ConfigError(_lacks(role, first, own))
             config = getattr(model, "config", None)

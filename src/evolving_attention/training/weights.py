@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evolving_attention.data.collate import IGNORED
+from evolving_attention.data.collate import IGNORED, LABELS
 from evolving_attention.data.row_forms import column_of
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError, InputError
@@ -240,9 +240,8 @@ def _checked(given: Any, count: int) -> Array:
 def _column(rows: Any) -> Any:
     """Returns the labels of all rows; none if the rows have no labels."""
     labels = getattr(rows, "labels", None)
-    if labels is None and len(rows):
-        key = "labels" if "labels" in rows[0] else "label"
-        labels = column_of(rows, key)
+    for key in LABELS:
+        labels = column_of(rows, key) if labels is None else labels
     return [] if labels is None else labels
 
 
