@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from helpers_pretraining import dataset, documents, tokenizer, write
 
 import evolving_attention as ea
+from evolving_attention import durable
 from evolving_attention.data import token_store
 from evolving_attention.data.corpus import corpus_files, corpus_lines
 from evolving_attention.data.packed import PackedDataset
@@ -300,6 +302,21 @@ def test_a_damaged_cache_is_made_again(
     )
     assert "is made again" in caplog.text
     assert plain(again) == expected
+
+
+def test_the_first_of_several_processes_makes_the_cache(tmp_path: Path):
+    folder, others = tmp_path / "cache" / "tokens-1", tmp_path / "others"
+
+    def fill(text: str, into: Path) -> None:
+        (into / "file").write_text(text)
+        if others.is_dir():  # another process is faster
+            others.rename(folder)
+
+    durable.commit_directory(others, partial(fill, "first"), step=0)
+    manifest = durable.verify_directory(others)
+    assert token_store.cached_folder(folder, partial(fill, "second")) == manifest
+    assert [one.name for one in folder.parent.iterdir()] == [folder.name]
+    assert (folder / "file").read_text() == "first"
 
 
 def test_a_file_that_becomes_shorter_is_an_error(tmp_path: Path):

@@ -157,15 +157,23 @@ def prepare(
 def cached_folder(folder: Path, write: Callable[[Path], None]) -> dict[str, Any]:
     """Returns the manifest of a folder, which is written if it is missing or damaged.
 
+    If several processes write it at once, the folder of the first stays for all.
+
     Raises:
         CheckpointError: the folder cannot be written.
     """
+    is_damaged = False
     if folder.is_dir():
         try:
             return durable.verify_directory(folder)
         except CheckpointError as error:
+            is_damaged = True
             say(f"{folder} cannot be used and is made again: {error}")
-    durable.commit_directory(folder, write, step=0)
+    try:
+        durable.commit_directory(folder, write, step=0, replace=is_damaged)
+    except CheckpointError:
+        if is_damaged or not folder.is_dir():
+            raise
     return durable.verify_directory(folder)
 
 

@@ -53,6 +53,7 @@ def commit_directory(
     keep: int | None = None,
     protect: Collection[str | Path] = (),
     bytes_needed: int | None = None,
+    replace: bool = True,
 ) -> Path:
     """Writes a whole folder, so that it appears complete or not at all.
 
@@ -67,6 +68,8 @@ def commit_directory(
         keep: after success, call :func:`rotate` with this number.
         protect: folders that rotation must not remove, such as the best model.
         bytes_needed: expected size; 5 % more must be free before anything is written.
+        replace: whether to replace a folder of this name; else it stays, and that is an
+            error.
 
     Returns:
         The path of the folder.
@@ -91,7 +94,7 @@ def commit_directory(
             os.mkdir(temporary)
             writer(temporary)
             _seal(temporary, step)
-            _put_in_place(temporary, final)
+            _put_in_place(temporary, final, replace)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
@@ -270,10 +273,10 @@ def _seal(folder: Path, step: int) -> None:
     sync_folder(folder)
 
 
-def _put_in_place(temporary: Path, final: Path) -> None:
-    """Renames a sealed folder to its final name, replacing an existing folder."""
+def _put_in_place(temporary: Path, final: Path, replace: bool) -> None:
+    """Renames a sealed folder to its final name, and may replace an existing folder."""
     aside = temporary_name(final, "old")
-    replaces = os.path.lexists(final)
+    replaces = replace and os.path.lexists(final)
     if replaces:
         os.rename(final, aside)
     try:
