@@ -283,6 +283,15 @@ def test_a_killed_sweep_may_be_moved(
     assert len(Fake.started) == 6
 
 
+def test_a_storage_that_fails_says_why(fake: Any, tmp_path: Path) -> None:
+    fake()
+    url = f"sqlite:///file:{tmp_path / 'out' / 'study.db'}?mode=ro&uri=true"
+    with pytest.raises(
+        CheckpointError, match=r"\(attempt to write a readonly database"
+    ):
+        fake(storage=url, study_name="new")
+
+
 def test_a_dead_worker_is_tried_again(fake: Any) -> None:
     Fake.answers = staticmethod(
         lambda count, given: Answer(code=-9) if count == 1 else loss_of(count, given)

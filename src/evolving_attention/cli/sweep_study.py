@@ -141,11 +141,10 @@ class Study:
         except (ConfigError, CheckpointError):
             raise
         except Exception as error:
-            cause: BaseException | None = error
-            text = ""
-            while cause is not None:
-                text, cause = f"{text} {cause}", cause.__cause__ or cause.__context__
-            full = "disk is full" in text or "disk I/O" in text
+            root: BaseException = error
+            while (cause := root.__cause__ or root.__context__) is not None:
+                root = cause
+            full = "disk is full" in str(root) or "disk I/O" in str(root)
             advice = (
                 "free disk space, then run the same command again"
                 if full
@@ -153,7 +152,7 @@ class Study:
                 "away"
             )
             report = CheckpointError(
-                f"{self.where}: the study cannot be used ({_short(error)}), expected a "
+                f"{self.where}: the study cannot be used ({_short(root)}), expected a "
                 f"storage of optuna; finished trials are kept. {advice}"
             )
             report.errno = errno.ENOSPC if full else None
