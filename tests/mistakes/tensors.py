@@ -435,7 +435,7 @@ ROWS = {
         ea.ConfigError,
         r"-1",
         r"max_norm",
-        r"expected > 0",
+        r"expected a number > 0",
     ),
     # --- runtime
     "no threads": Row(

@@ -21,6 +21,7 @@ _OUTPUTS = (
     "output_attention_logits",
     "output_attention_scores",
 )
+_MASKS = ("attention_mask", "decoder_attention_mask")
 _DOC = """Run the model on padded or packed input.
 
 Args:
@@ -122,8 +123,12 @@ def run(
         )
         for counts in stacks.values()
     ]
-    given = model._given(plain_arrays(name, inputs))
-    results = model._core.forward(given, label_smoothing, *wanted[0], *wanted[1:])
+    own, decoder = _MASKS
+    if own in inputs or decoder in inputs or "position_ids" in inputs:
+        inputs = plain_arrays(name, inputs)
+    results = model._core.forward(
+        model._given(inputs), label_smoothing, *wanted[0], *wanted[1:]
+    )
     for stack, counts in stacks.items():
         for option, count in zip(_OUTPUTS, counts, strict=True):
             part = option.removeprefix("output_")
@@ -147,11 +152,9 @@ def plain_arrays(name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         InputError: a mask holds another number than 0 and 1.
     """
     given = dict(inputs)
-    for key, value in inputs.items():
-        if key.endswith("attention_mask") and "float" in str(
-            getattr(value, "dtype", "")
-        ):
-            mask = host_array(value)
+    for key in _MASKS:
+        if "float" in str(getattr(inputs.get(key), "dtype", "")):
+            mask = host_array(inputs[key])
             given[key] = mask == 1
             wrong = mask[(mask != 1) & (mask != 0)]
             if wrong.size:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from evolving_attention.errors import ConfigError, InputError
@@ -13,8 +12,10 @@ def _tensors(parameters: Any) -> list[Any]:
     """Returns the parameters as a list; one tensor may stand alone."""
     from evolving_attention._core import Tensor
 
-    several = isinstance(parameters, Iterable) and not isinstance(parameters, Tensor)
-    given = list(parameters) if several else [parameters]
+    try:
+        given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    except TypeError:  # no iterable
+        given = [parameters]
     kinds = {*map(type, given)} - {Tensor}
     if wrong := [kind for kind in kinds if not issubclass(kind, Tensor)]:
         named = ", ".join(sorted(kind.__name__ for kind in wrong))
