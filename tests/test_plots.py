@@ -383,10 +383,13 @@ def test_a_step_that_is_no_number_is_told(over, step):
             plots.training_curves({"a": log}, over=over)
 
 
-def test_a_loss_beyond_float64_is_not_drawn():
-    log = [{"step": i, "loss": loss} for i, loss in enumerate((0.5, 10**400, 0.4))]
+@pytest.mark.parametrize("loss", [10**400, np.nan, np.inf])
+def test_a_loss_that_cannot_be_drawn_leaves_a_gap(loss):
+    log = [{"step": i, "loss": y} for i, y in enumerate((0.5, 0.3, 0.4))]
+    log.append({"step": 1, "loss": loss})  # step 1 again, by a run that resumed
     (line,) = plots.training_curves(log).axes[0].lines
-    assert line.get_ydata().tolist() == [0.5, 0.4]
+    np.testing.assert_array_equal(line.get_ydata(), [0.5, np.nan, 0.4])
+    assert plots.training_curves(log[3:]).axes[0].lines  # a run that diverged
 
 
 def test_trainer_state_is_a_log_too(tmp_path):

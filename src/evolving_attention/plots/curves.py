@@ -87,6 +87,10 @@ def _is_number(value: Any) -> bool:
     return bool(abs(real) <= sys.float_info.max)
 
 
+def _drawn(value: Any) -> float:
+    return float(value) if _is_number(value) else math.nan
+
+
 def _checked(
     name: str, log: Sequence[Mapping[str, Any]]
 ) -> Sequence[Mapping[str, Any]]:
@@ -111,11 +115,14 @@ def _checked(
 def _series(
     records: Sequence[Mapping[str, Any]], key: str, x: str
 ) -> tuple[list[float], list[float]]:
-    """Returns ``x`` and ``key`` of the last record of each step that has ``key``."""
+    """Returns ``x`` and ``key`` of the last record of each step that has ``key``.
+
+    Values that cannot be drawn are NaN: the line has a gap there.
+    """
     points = {
-        float(record["step"]): (float(record[x]), float(record[key]))
+        float(record["step"]): (float(record[x]), _drawn(record[key]))
         for record in records
-        if "step" in record and _is_number(record.get(key))
+        if "step" in record and isinstance(record.get(key), Real)
     }
     ordered = [points[step] for step in sorted(points)]
     return [at for at, _ in ordered], [value for _, value in ordered]
@@ -129,7 +136,7 @@ def _metrics(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
             for key, value in record.items():
                 short = key.removeprefix("eval_")
                 is_metric = short != key and not short.endswith(_NOT_METRICS)
-                if is_metric and _is_number(value):
+                if is_metric and isinstance(value, Real):
                     names[key] = None
     return list(names)
 
@@ -240,7 +247,8 @@ def training_curves(
 
     Returns:
         A matplotlib figure with one panel for the loss and one per metric. Training is
-        a thin line, evaluation a line with dots.
+        a thin line, evaluation a line with dots; a loss or metric that is NaN or
+        infinite leaves a gap.
 
     Raises:
         ConfigError: ``over`` is unknown.
