@@ -207,9 +207,7 @@ def test_a_stderr_that_cannot_be_written_costs_no_work(
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", stream())
         trainer = run(tmp_path, disable_tqdm=True)
-        if sys.stderr is not None:  # else no bar
-            bar = progress.TerminalProgress()
-            run(tmp_path / "bar", bar, disable_tqdm=True)
+        run(tmp_path / "bar", progress.TerminalProgress(), disable_tqdm=True)
         print_metrics("eval", {"loss": 1.0})
         progress_bar._to_terminal("predict 1/2")
         rows = RowCollector("rows.csv", "report")

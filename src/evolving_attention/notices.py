@@ -13,7 +13,11 @@ LOGGER = logging.getLogger("evolving_attention")
 
 
 class LossyStream:
-    """A text stream that loses what cannot be written, because nobody can read it."""
+    """A text stream that loses what cannot be written, because nobody can read it.
+
+    Args:
+        stream: another stream, or None, which loses all text.
+    """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -24,13 +28,15 @@ class LossyStream:
     def write(self, text: str) -> int:
         """Write text, if the stream is open and takes it."""
         with contextlib.suppress(OSError, ValueError):
-            self._stream.write(text)
+            if self._stream is not None:
+                self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
         """Flush the stream, if it is open and takes what is left."""
         with contextlib.suppress(OSError, ValueError):
-            self._stream.flush()
+            if self._stream is not None:
+                self._stream.flush()
 
 
 def note(text: str, end: str = "\n") -> None:
@@ -39,8 +45,7 @@ def note(text: str, end: str = "\n") -> None:
     Nothing is written if the process has no stderr, or it is closed, its reader has
     exited, or its disk is full.
     """
-    if sys.stderr is not None:  # print() would write to stdout
-        print(text, end=end, file=LossyStream(sys.stderr), flush=True)
+    print(text, end=end, file=LossyStream(sys.stderr), flush=True)
 
 
 def say(text: str, said: set[str] | None = None) -> None:
