@@ -362,3 +362,11 @@ def test_weights_of_a_score() -> None:
 def test_an_impossible_size_is_refused_before_pictures_are_read(options, says):
     with pytest.raises(ea.ConfigError, match=says):
         ea.ImageClassifier(**options).fit("no such folder")
+
+
+def test_model_options_name_the_labels_beside_an_image_size():
+    named = {"model_options": {"id2label": dict(enumerate("abc"))}}
+    made = ea.ImageClassifier(**ONCE, image_size=8, **named).fit(
+        X, np.arange(len(X)) % 3
+    )
+    assert made.model_.config.num_labels == 3

@@ -246,7 +246,7 @@ def check_size(estimator: Any) -> None:
         return
     size = size_of(estimator, [])
     check_augmentation(estimator, size)
-    config = _config(estimator, size, 3, {"num_labels": 2})
+    config = _config(estimator, size, 3, {})  # any labels: model_options may name them
     options = {**config.core_options(), "head": "image_classification"}
     create_model(config.model_type, options)  # takes no memory
 
