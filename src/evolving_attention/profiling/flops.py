@@ -153,7 +153,8 @@ def encoder_decoder_flops(
     shapes = shapes_of(config, "seq2seq_lm")
     encoder = {n: shape for n, shape in shapes.items() if _ENCODER.search(n)}
     cross = {n: shape for n, shape in shapes.items() if _CROSS.search(n)}
-    decoder = {n: shapes[n] for n in shapes if n not in {**encoder, **cross}}
+    others = {**encoder, **cross}
+    decoder = {n: shape for n, shape in shapes.items() if n not in others}
     for kinds, own, queries, keys in (
         (config.attention, encoder, source, source),
         (config.decoder_attention, decoder, target, target),

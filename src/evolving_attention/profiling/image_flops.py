@@ -116,6 +116,9 @@ def resnet_flops(
         multiplication with its addition counts as two operations. Norms, activations
         and pools are not counted: they have no products of channels.
 
+    Raises:
+        ConfigError: the model cannot have this ``image_size``.
+
     Example:
         >>> import evolving_attention as ea
         >>> from evolving_attention.profiling import resnet_flops
