@@ -102,3 +102,25 @@ def test_layers_of_several_kinds_have_their_own_operations():
     window = Spec(scope=ea.attention.Window(3))
     found = of_vit([window, Spec(score="concatenative")])
     assert found["attention"] == 2 * (2 * T * 3 * D + N * D + 2 * T * D)
+
+
+def test_the_stacks_of_an_encoder_decoder_have_their_own_kinds():
+    target = 3
+    config = ea.TransformerConfig(
+        vocab_size=9,
+        d_model=D,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=H,
+        decoder_attention_heads=H,
+        attention="vanilla",
+        decoder_attention=Spec(
+            scope=ea.attention.Dense(causal=True), score="multiplicative"
+        ),
+        cross_attention=Spec(score="concatenative"),
+    )
+    encoder = 2 * N * D
+    decoder = 2 * target**2 * D + target * D * W
+    cross = target * T * D + (target + T) * D
+    found = profiling.encoder_decoder_flops(config, T, target)
+    assert found["attention"] == 2 * (encoder + decoder + cross)
