@@ -110,7 +110,9 @@ py::object array_function(const Var& /*self*/, const py::object& function,
   try {
     result = function.attr("__wrapped__")(*inputs, **options);
   } catch (const py::error_already_set& e) {
-    if (!e.matches(PyExc_TypeError) || options.empty()) throw;
+    const auto text = py::str(e.value()).cast<std::string>();
+    const bool of_method = text.find("incompatible function") != text.npos;
+    if (!of_method || options.empty()) throw;
     fail<ConfigError>("tensor",
                       "np.{} of a tensor does not take all of the options {}; "
                       "leave them out, use the tensor's own methods, or pass "

@@ -86,14 +86,14 @@ Var evolve(const Var& previous, const Var& scores, const Var& weight,
   if (packing->is_along_edges()) {
     return evolve_composite(previous, scores, weight, bias, c, packing, shift);
   }
-  const Var before = existing_heads(previous, packing);
-  const Var now = existing_heads(scores, packing);
-  return existing_heads(step(before, now, weight, bias, c, packing, shift),
-                        packing);
+  const Var mask = head_mask(scores, packing);
+  const Var before = masked_heads(previous, mask);
+  const Var now = masked_heads(scores, mask);
+  return masked_heads(step(before, now, weight, bias, c, packing, shift), mask);
 }
 
 Var existing_cells(const Var& maps, const PackingPtr& packing) {
-  if (packing->dense()) return existing_heads(maps, packing);
+  if (packing->dense()) return masked_heads(maps, head_mask(maps, packing));
   return step(Var(), maps, Var(), Var(), kVanillaStep, packing, {});
 }
 

@@ -37,16 +37,18 @@ void check_shift(const char* op, const MapShift& shift) {
 }
 
 // The products of ones are 1 in the cells that exist, and 0 elsewhere.
-Var existing_heads(const Var& maps, const PackingPtr& packing) {
+Var head_mask(const Var& maps, const PackingPtr& packing) {
   const std::optional<Window>& window = packing->window();
-  if (!maps.defined() || !window || window->heads == 1 ||
-      window->border != HeadBorder::clip) {
-    return maps;
+  if (!window || window->heads == 1 || window->border != HeadBorder::clip) {
+    return {};
   }
   const Var ones(full({packing->total_queries(), packing->heads()},
                       maps.dtype(), 1.0, maps.device()));
-  const Var exists = attention_scores(ones, ones, packing, 1.0);
-  return mul(maps, reshape(exists, maps.shape()));
+  return reshape(attention_scores(ones, ones, packing, 1.0), maps.shape());
+}
+
+Var masked_heads(const Var& maps, const Var& mask) {
+  return maps.defined() && mask.defined() ? mul(maps, mask) : maps;
 }
 
 MapShift checked_shift(const char* op, const MapShift& shift,
@@ -85,7 +87,8 @@ Var map_conv(const Var& x, const Var& weight, const Var& bias,
                 shift.down, shift.right);
     return edge_conv(x, weight, bias, packing);
   }
-  const Var cells = existing_heads(x, packing);
+  const Var mask = head_mask(x, packing);
+  const Var cells = masked_heads(x, mask);
   const Shape shape = x.shape();
   const Tensor flat = reshape_view(contiguous(cells.data()), {x.numel()});
   const Tensor y = empty_like(flat);
@@ -113,7 +116,7 @@ Var map_conv(const Var& x, const Var& weight, const Var& bias,
                return Node::Gradients{
                    dx.defined() ? reshape_view(dx, shape) : dx, dw, db};
              });
-  return existing_heads(result, packing);
+  return masked_heads(result, mask);
 }
 
 }  // namespace ea

@@ -13,9 +13,13 @@ namespace ea {
 Var map_conv(const Var& x, const Var& weight, const Var& bias,
              const PackingPtr& packing, const MapShift& shift = {});
 
-// Returns maps of windows with 0 in the cells of heads that the window leaves
-// out, since a convolution mixes cells of all heads; returns others unchanged.
-Var existing_heads(const Var& maps, const PackingPtr& packing);
+// Returns 0 in the cells of heads that a window leaves out, and 1 in the
+// others, in the shape of the maps; undefined if all heads exist. A convolution
+// mixes cells of all heads.
+Var head_mask(const Var& maps, const PackingPtr& packing);
+
+// Returns maps times the mask of head_mask(), with 0 in missing cells.
+Var masked_heads(const Var& maps, const Var& mask);
 
 // Throws ShapeError unless the weight fits the heads and k is odd, and
 // DTypeError unless weight and bias have the dtype of the maps.
