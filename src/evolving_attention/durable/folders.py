@@ -261,7 +261,7 @@ def _seal(folder: Path, step: int) -> None:
         if not _NAME.fullmatch(name) or not stat.S_ISREG(os.lstat(path).st_mode):
             raise CheckpointError(
                 f"{path}: is not a regular file with a plain name; a checkpoint holds "
-                "nothing else"
+                "nothing else, such as a folder: write files directly into it"
             )
         with opened(path, os.O_RDONLY) as fd:
             os.fsync(fd)
