@@ -20,6 +20,7 @@ from evolving_attention import durable
 from evolving_attention.data import token_store
 from evolving_attention.data.corpus import corpus_files, corpus_lines
 from evolving_attention.data.packed import PackedDataset
+from evolving_attention.errors import CheckpointError
 from evolving_attention.text import train_byte_bpe
 from evolving_attention.training.loaders import Loaders
 
@@ -315,6 +316,33 @@ def test_the_first_of_several_processes_makes_the_cache(tmp_path: Path):
     durable.commit_directory(others, partial(fill, "first"), step=0)
     manifest = durable.verify_directory(others)
     assert token_store.cached_folder(folder, partial(fill, "second")) == manifest
+    assert [one.name for one in folder.parent.iterdir()] == [folder.name]
+    assert (folder / "file").read_text() == "first"
+
+
+def test_a_damaged_cache_is_replaced_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The damage is found by two processes; the other one is faster."""
+    folder = tmp_path / "cache" / "tokens-1"
+
+    def fill(text: str, into: Path) -> None:
+        (into / "file").write_text(text)
+
+    def found(folder: Path) -> Any:
+        try:
+            return verify(folder)
+        except CheckpointError:
+            monkeypatch.setattr(durable, "verify_directory", verify)
+            token_store.cached_folder(folder, partial(fill, "first"))
+            raise
+
+    token_store.cached_folder(folder, partial(fill, "old"))
+    (folder / "file").write_text("damaged")
+    verify = durable.verify_directory
+    monkeypatch.setattr(durable, "verify_directory", found)
+    manifest = token_store.cached_folder(folder, partial(fill, "second"))
+    assert manifest == verify(folder)
     assert [one.name for one in folder.parent.iterdir()] == [folder.name]
     assert (folder / "file").read_text() == "first"
 

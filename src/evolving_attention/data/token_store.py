@@ -15,6 +15,7 @@ import json
 import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -162,17 +163,17 @@ def cached_folder(folder: Path, write: Callable[[Path], None]) -> dict[str, Any]
     Raises:
         CheckpointError: the folder cannot be written.
     """
-    is_damaged = False
-    if folder.is_dir():
+    with suppress(FileNotFoundError, NotADirectoryError):
+        seen = os.stat(folder)
         try:
             return durable.verify_directory(folder)
         except CheckpointError as error:
-            is_damaged = True
             say(f"{folder} cannot be used and is made again: {error}")
+        durable.discard(folder, seen)
     try:
-        durable.commit_directory(folder, write, step=0, replace=is_damaged)
+        durable.commit_directory(folder, write, step=0, replace=False)
     except CheckpointError:
-        if is_damaged or not folder.is_dir():
+        if not folder.is_dir():
             raise
     return durable.verify_directory(folder)
 

@@ -16,6 +16,7 @@ import shutil
 import stat
 import warnings
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,23 @@ def rotate(
                 _remove(path)
                 removed.append(path)
     return removed
+
+
+def discard(folder: str | Path, seen: os.stat_result) -> None:
+    """Removes a damaged folder, unless another process has done so or replaced it.
+
+    Args:
+        folder: the folder.
+        seen: its status before the damage was found.
+
+    Raises:
+        CheckpointError: it cannot be removed.
+    """
+    path = Path(folder)
+    with reported(f"cannot remove {path}", "it remains"), suppress(FileNotFoundError):
+        now = os.stat(path)
+        if (now.st_ino, now.st_mtime_ns) == (seen.st_ino, seen.st_mtime_ns):
+            _remove(path)
 
 
 def is_leftover(name: str) -> bool:
