@@ -136,10 +136,15 @@ def test_what_makes_no_schedule_is_named(given: Any, says: str) -> None:
         get_scheduler("linear", *given)
 
 
-def test_a_constant_rate_needs_no_number_of_steps() -> None:
-    schedule = get_scheduler("constant", PlainOptimizer(0.5), None, None)
+@pytest.mark.parametrize(
+    ("name", "warmup", "rate"), [("constant", None, 0.5), ("inverse_sqrt", 2, 0.25)]
+)
+def test_schedules_without_an_end_need_no_number_of_steps(
+    name: str, warmup: int | None, rate: float
+) -> None:
+    schedule = get_scheduler(name, PlainOptimizer(0.5), warmup, None)
     schedule.step()
-    assert schedule.get_last_lr() == [0.5]
+    assert schedule.get_last_lr() == [rate]
 
 
 def test_restoring_into_other_groups_is_refused() -> None:

@@ -191,6 +191,9 @@ _FACTORIES: dict[str, Callable[..., Multiplier]] = {
 }
 
 NAMES = tuple(_FACTORIES)
+_CONSTANT = ("constant", "constant_with_warmup")
+# Schedules that need no number of warm-up steps, or of all steps.
+_WITHOUT = {"warmup": _CONSTANT, "training": (*_CONSTANT, "inverse_sqrt")}
 
 
 def multiplier(
@@ -354,7 +357,7 @@ def get_scheduler(
         )
     lengths = {"warmup": num_warmup_steps, "training": num_training_steps}
     for kind, steps in lengths.items():
-        if steps is not None or name not in ("constant", "constant_with_warmup"):
+        if steps is not None or name not in _WITHOUT[kind]:
             check_number("get_scheduler", f"num_{kind}_steps", steps)
     options = scheduler_specific_kwargs or {}
     factors = [
