@@ -163,6 +163,9 @@ def test_each_run_has_its_own_optimizer(tmp_path: Path) -> None:
     trainer.train()
     assert trainer.optimizer is not first
     assert weights(trainer.model) == bits
+    trainer.lr_scheduler = None
+    trainer.train()
+    assert weights(trainer.model) == bits
     trainer.args.lr_scheduler_kwargs = {"num_cycle": 2}
     with pytest.raises(ConfigError, match="num_cycle"):
         trainer.train()

@@ -29,7 +29,7 @@ class Optimizers:
             ConfigError: they cannot be used; see :func:`given.check_optimizers`.
         """
         optimizer, schedule = self.optimizer, self.lr_scheduler
-        if schedule is self._remade[1]:
+        if schedule is None or schedule is self._remade[1]:
             schedule = None
             if optimizer is self._remade[0]:
                 optimizer = None
