@@ -18,7 +18,7 @@ from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat import resumable
 from evolving_attention.data.collate import collate_packed
 from evolving_attention.durable import locks
-from evolving_attention.errors import ConfigError, Interrupted
+from evolving_attention.errors import CheckpointError, ConfigError, Interrupted
 from evolving_attention.training import (
     EarlyStoppingCallback,
     Trainer,
@@ -342,6 +342,24 @@ def test_an_own_save_model_writes_the_checkpoints(tmp_path: Path) -> None:
         last = get_last_checkpoint(tmp_path / "a")
     assert last is not None
     assert last.endswith("checkpoint-8")
+
+
+class Elsewhere(Trainer):
+    """Writes the model into output_dir of the arguments, whatever it is asked for."""
+
+    def save_model(
+        self, output_dir: str | None = None, _internal_call: bool = False
+    ) -> None:
+        super().save_model(None, _internal_call)
+
+
+def test_an_own_save_model_that_leaves_a_checkpoint_empty_is_refused(
+    tmp_path: Path,
+) -> None:
+    own = Elsewhere(FakeModel(), trainer(tmp_path).args, train_dataset=make_rows(24))
+    with pytest.raises(CheckpointError, match=r"-4: save_model wrote no file .*super"):
+        own.train()
+    assert not list(tmp_path.glob("*checkpoint-*"))
 
 
 def test_an_own_save_model_takes_what_checkpoints_pass() -> None:

@@ -272,7 +272,8 @@ def save(
 
     Raises:
         NonFiniteError: a weight or moment is not finite; nothing is written.
-        CheckpointError: the disk is full or not writable; older ones are intact.
+        CheckpointError: the disk is full or not writable, or an overridden save_model
+            wrote nothing; older ones are intact.
     """
     args = parts.args
     optimizer = None if weights_only else parts.optimizer
@@ -286,6 +287,12 @@ def save(
         import safetensors.numpy
 
         parts.save_model(output_dir=str(folder), _internal_call=True)
+        if not os.listdir(folder):  # an override; resume and best model need these
+            raise CheckpointError(
+                f"{final}: save_model wrote no file into output_dir, expected the "
+                "model; call super().save_model(output_dir, _internal_call) in it, or "
+                "set save_strategy='no'"
+            )
         if optimizer is not None:
             durable.write_bytes(folder / OPTIMIZER, safetensors.numpy.save(tensors))
         durable.write_json(
