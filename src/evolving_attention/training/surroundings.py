@@ -41,7 +41,8 @@ class Surroundings:
     ) -> None:
         """Writes weights, configuration, tokenizer and training_args.json.
 
-        A subclass may override it: checkpoints are written by it too.
+        A subclass may override it: the first process also writes checkpoints by it,
+        which hold regular files and no folders.
 
         Args:
             output_dir: default: that of the arguments.
