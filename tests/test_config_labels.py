@@ -133,6 +133,8 @@ def test_classes_that_are_set_go_into_the_file(tmp_path: Path) -> None:
     ea.BertForSequenceClassification(config).save_pretrained(tmp_path)
     again = ea.BertForSequenceClassification.from_pretrained(tmp_path).config
     assert again.id2label == {0: "a", 1: "b", 2: "c", 3: "d"}
+    again.label2id = {"d": 0, "c": 1, "b": 2, "a": 3}
+    assert again.id2label == {0: "d", 1: "c", 2: "b", 3: "a"}
     for name, wrong in (("num_labels", 0), ("id2label", {0: "a", 1: "a"})):
         with pytest.raises(ea.ConfigError, match=name):
             setattr(config, name, wrong)
@@ -161,6 +163,10 @@ def test_the_config_of_a_model_describes_it(make: Any) -> None:
         setattr(own, name, getattr(own, name))
         setattr(other, name, value)  # it describes no model
     assert own == given
+    own.attention = "vanilla"  # the same in another form
+    for name, wrong in {"label2id": {"a": 0, "b": 1, "c": 2}, "id2label": 5}.items():
+        with pytest.raises(ConfigError, match=name):
+            setattr(own, name, wrong)
     own.id2label = {0: "no", 1: "yes"}
     own.label2id = {"no": 0, "yes": 1}
     assert own == config(id2label={0: "no", 1: "yes"})

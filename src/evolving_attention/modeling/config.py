@@ -187,7 +187,7 @@ class PretrainedConfig:
         options = without_loading(type(self).__name__, options)
         for name in options:
             if name not in known and name not in _ONLY:
-                options_known = [*sorted(known), "attention"]
+                options_known = self.known_options()
                 raise ConfigError(
                     f"{type(self).__name__}: unknown option {name!r}, expected one of "
                     f"{', '.join(options_known)}; "
@@ -197,17 +197,18 @@ class PretrainedConfig:
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Sets an option; takes an attention and classes as the constructor does."""
-        if "_built" in vars(self):
-            self._refuse_change(name, value)
+        source = type(self).__name__
         if name in self.chains:
             value = self._chain(name, value)
-        if name in ("num_labels", "id2label"):
+        if name in ("num_labels", *_NAMES):
             value = plain_scalar(value)
-            check_config({name: value}, type(self).__name__)
+            check_config({name: value}, source)
+        if "_built" in vars(self):
+            self._refuse_change(name, value)
         if name == "num_labels" and len(self.id2label) != value:
             vars(self).update(_classes({}, 2 if value is None else value))
-        elif name == "id2label":
-            names = _names(value, None, type(self).__name__)
+        elif name in _NAMES:
+            names = _names(**{**dict.fromkeys(_NAMES), name: value}, source=source)
             vars(self).update(_classes(names, len(names) or self.num_labels))
         else:
             self._refuse_misspelt(name)
@@ -217,7 +218,7 @@ class PretrainedConfig:
         """Refuses to let the config of a built model describe another one."""
         expected = getattr(self, name, None)
         same = value == expected or name in _CHANGEABLE
-        if name == "id2label" and value and len(value) != self.num_labels:
+        if name in _NAMES and value and len(value) != self.num_labels:
             same, expected = False, f"{self.num_labels} names"
         if name in {*_COMMON, *_ONLY, *self.defaults, *self.chains} and not same:
             raise ConfigError(
