@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,12 @@ def test_the_element_type_of_the_checkpoint(folder, tmp_path):
     config = tmp_path / "config.json"
     config.write_text(config.read_text().replace('"dtype"', '"written_as"'))
     assert ea.BertModel.from_pretrained(tmp_path, dtype="auto").dtype == "bfloat16"
+    for other in ("float16", ["float32"]):
+        values = json.loads(config.read_text())
+        config.write_text(json.dumps({**values, "dtype": other}))
+        says = r"dtype='auto', and the checkpoint has .*; pass dtype='float32'"
+        with pytest.raises(ea.ConfigError, match=says):
+            ea.BertModel.from_pretrained(tmp_path, dtype="auto")
     with pytest.raises(ea.ConfigError, match="dtype='auto'; expected one of float32"):
         ea.BertModel(ea.BertConfig(**SIZES), "auto")
 

@@ -431,7 +431,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
             overrides["num_labels"] = num_labels
         cls._check_overrides(config_overrides)
         if named(dtype) == "auto":
-            dtype = folder.dtype
+            dtype = cls._own_dtype(folder)
         with named_file(folder.path, partial(cls._built, folder, {}, "float32")):
             model = cls._built(folder, overrides, dtype, config)
         shapes = {name: tensor.shape for name, tensor in model._state()}
@@ -470,6 +470,16 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
                 f"{folder.path}: is a {folder.model_type} checkpoint, {cls.__name__} "
                 f"loads {expected}; {remedy}"
             )
+
+    @staticmethod
+    def _own_dtype(folder: CheckpointFolder) -> str:
+        """Returns the element type of a checkpoint, for ``dtype="auto"``."""
+        if (own := folder.dtype) not in _DTYPES:
+            raise ConfigError(
+                f"{folder.path}: dtype='auto', and the checkpoint has {own!r:.40}, "
+                f"expected one of {', '.join(_DTYPES)}; pass dtype='float32'"
+            )
+        return own
 
     @classmethod
     def _built(
