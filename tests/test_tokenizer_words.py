@@ -199,6 +199,11 @@ MISTAKES: dict[str, tuple[Any, type[Exception], str]] = {
         ea.InputError,
         r"text\[0\]\[1\] is NoneType None; expected text",
     ),
+    "tokens of a batch": (
+        lambda tok: tok.tokenize(TEXTS),
+        ea.InputError,
+        r"text is list .*; expected text \(str\)",
+    ),
     "a stride alone": (
         lambda tok: tok(LONG, truncation=True, stride=2),
         ea.ConfigError,

@@ -22,6 +22,7 @@ from evolving_attention.interop.loading_options import LOADING_OPTIONS
 from evolving_attention.text.arguments import (
     COLUMNS,
     FILLED,
+    MAX_TEXT_CHARS,
     PADDING,
     TRUNCATION,
     Call,
@@ -29,6 +30,7 @@ from evolving_attention.text.arguments import (
     as_columns,
     check_stride,
     check_tensors,
+    check_text,
     choice,
     id_array,
     refuse_long,
@@ -390,6 +392,7 @@ class Tokenizer:
 
     def tokenize(self, text: str, text_pair: str | None = None) -> list[str]:
         """Returns the tokens of a text, without special tokens."""
+        check_text(text, "text", MAX_TEXT_CHARS)
         return self._called(text, text_pair, None, Call(special=False)).tokens()
 
     def _limit(self, max_length: int | None) -> int | None:
