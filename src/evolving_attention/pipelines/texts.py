@@ -217,8 +217,10 @@ def pipeline(
             answers (1 by default).
         batch_size: texts per batch.
         device: a device's name; or -1 for the CPU, 0 for the first GPU, as in
-            transformers; default: the CPU, or that of the model.
-        dtype: element type; default: float32, or that of the model.
+            transformers; default: the CPU, or that of the model. A given model is
+            moved itself, not a copy.
+        dtype: element type; default: float32, or that of the model. A given model is
+            converted itself.
 
     Returns:
         A function from texts to labels and scores, or from questions to answers.
