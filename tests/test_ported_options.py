@@ -67,6 +67,13 @@ def test_a_config_with_its_options_is_refused(folder):
         load(folder, config=ea.RobertaConfig(**SIZES))
 
 
+def test_a_name_of_transformers_is_no_misspelt_option():
+    config = ea.T5Config(num_layers=1)
+    config.bos_token_id = 1  # near eos_token_id
+    with pytest.raises(ea.ConfigError, match="did you mean 'eos_token_id'"):
+        config.eos_tokens_id = 1
+
+
 def test_the_element_type_of_the_checkpoint(folder, tmp_path):
     assert ea.BertModel.from_pretrained(folder, dtype="auto").dtype == "float32"
     ea.BertModel.from_pretrained(folder, dtype="bfloat16").save_pretrained(tmp_path)

@@ -34,6 +34,7 @@ _COMMON: dict[str, Any] = {
 }
 _NAMES = ("id2label", "label2id")
 _CHANGEABLE = (*_NAMES, "text_columns")  # of a built model; they are names only
+_NO_MISTAKES = ("bos_token_id",)  # transformers' names near that of an option here
 _SIZES = (
     "_size",
     "_embeddings",
@@ -243,7 +244,8 @@ class PretrainedConfig:
     def _refuse_misspelt(self, name: str) -> None:
         """Refuses an attribute with nearly the name of an option; others are free."""
         known = [*self.known_options(), *self.chains, *_ONLY]
-        if name[0] == "_" or name in known or hasattr(self, name):
+        free = name[:1] == "_" or name in _NO_MISTAKES or hasattr(self, name)
+        if free or name in known:
             return
         if hint := suggestion(name, known, near=MISSPELT):
             raise ConfigError(
