@@ -380,9 +380,11 @@ def test_the_shared_data_sets_are_read(data_dir) -> None:
 
 
 def test_ts_files_are_read_as_aeon_reads_them() -> None:
-    datasets = pytest.importorskip("aeon.datasets", reason="no aeon")
+    datasets = pytest.importorskip("aeon.datasets", reason="no aeon (extra timeseries)")
     folder = Path(datasets.__file__).parent / "data"
-    for file in sorted(folder.glob("*/*_TRAIN.ts")):
+    files = sorted(folder.glob("*/*_TRAIN.ts"))
+    assert files
+    for file in files:
         if "TimeStamps" in file.name:  # aeon reads them without their signs
             continue
         X, y = datasets.load_from_ts_file(str(file))
