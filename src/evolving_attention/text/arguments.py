@@ -51,7 +51,8 @@ COLUMNS = {
 class Call(NamedTuple):
     """The checked options of a tokenizer call.
 
-    ``stride`` is None if truncated tokens make no further rows.
+    ``stride`` is None if truncated tokens make no further rows; ``places`` says whether
+    the words and characters of tokens are needed, which takes the library longer.
     """
 
     columns: tuple[str, ...] = ("input_ids",)
@@ -63,6 +64,7 @@ class Call(NamedTuple):
     padding: str | None = None
     multiple: int | None = None
     tensors: str | None = None
+    places: bool = False
 
 
 def choice(table: Mapping[Any, str | None], value: Any, name: str) -> str | None:

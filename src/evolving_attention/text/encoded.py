@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from evolving_attention.errors import InputError
@@ -16,7 +16,7 @@ class Encoded(dict[str, Any]):
 
     Attributes:
         truncated: for each text, whether it was truncated.
-        encodings: the library's encodings, one for each row.
+        rows: the library's encodings, one for each row, or a function that makes them.
 
     Example:
         >>> tokenizer = ea.text.train_word_level(["He sang in Rome"])
@@ -26,7 +26,7 @@ class Encoded(dict[str, Any]):
     """
 
     truncated: Sequence[bool] = ()
-    encodings: Sequence[Any] = ()
+    rows: Sequence[Any] | Callable[[], Sequence[Any]] = ()
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -57,11 +57,21 @@ class Encoded(dict[str, Any]):
         texts: list[int | None] = self._row(batch_index).sequence_ids
         return texts
 
+    @property
+    def encodings(self) -> Sequence[Any]:
+        """The library's encodings, one for each row."""
+        if callable(self.rows):
+            self.rows = self.rows()
+        return self.rows
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "rows": () if callable(self.rows) else self.rows}
+
     def _row(self, index: int) -> Any:
         if not -len(self.encodings) <= index < len(self.encodings):
             raise InputError(
                 f"batch_index={index}, expected one of the {len(self.encodings)} rows "
-                "of a tokenizer's call; rows that pad() has joined have none, ask them "
-                "before"
+                "of a tokenizer's call; rows that pad() has joined, and pickles of a "
+                "call without words, have none: ask them before"
             )
         return self.encodings[index]

@@ -11,6 +11,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -288,6 +289,9 @@ class Tokenizer:
             padding=choice(PADDING, padding, "padding"),
             multiple=pad_to_multiple_of,
             tensors=check_tensors(return_tensors),
+            places=return_offsets_mapping
+            or return_overflowing_tokens
+            or is_split_into_words,
         )
         return self._called(text, text_pair, text_target, call)
 
@@ -304,16 +308,7 @@ class Tokenizer:
             rows = [row for part in parts for row in part]
             origin = [i for i, part in enumerate(parts) for _ in part]
             columns["overflow_to_sample_mapping"] = origin
-        lengths = [len(row) for row in rows]
-        if call.strategy is None and call.limit is not None:
-            refuse_long(lengths, call.limit, single)
-        width = self._width(lengths, call.padding, call.limit, call.multiple)
-        if width is not None:
-            side, token = self.padding_side, self.pad_token
-            for row in rows:
-                row.pad(
-                    width, direction=side, pad_id=self.pad_token_id, pad_token=token
-                )
+        self._pad_rows(rows, call, single)
         own = {k: [getattr(row, COLUMNS[k]) for row in rows] for k in call.columns}
         if call.tensors == "np":
             found = Encoded({k: id_array(k, values) for k, values in own.items()})
@@ -323,10 +318,27 @@ class Tokenizer:
         else:
             found = Encoded(own)
         found.update(columns)
-        found.truncated, found.encodings = truncated, rows
+        again = partial(self._placed_rows, texts, pairs, call._replace(places=True))
+        found.truncated, found.rows = truncated, rows if call.places else again
         if target is not None:
             found["labels"] = self._called(target, None, None, call)["input_ids"]
         return found
+
+    def _placed_rows(self, texts: list[Any], pairs: Any, call: Call) -> list[Any]:
+        """Encodes again, with the places of tokens."""
+        rows: list[Any] = self._encode(texts, pairs, call)
+        self._pad_rows(rows, call, False)
+        return rows
+
+    def _pad_rows(self, rows: list[Any], call: Call, single: bool) -> None:
+        lengths = [len(row) for row in rows]
+        if call.strategy is None and call.limit is not None:
+            refuse_long(lengths, call.limit, single)
+        width = self._width(lengths, call.padding, call.limit, call.multiple)
+        if width is not None:
+            side, pad, token = self.padding_side, self.pad_token_id, self.pad_token
+            for row in rows:
+                row.pad(width, direction=side, pad_id=pad, pad_token=token)
 
     def pad(
         self,
@@ -393,7 +405,9 @@ class Tokenizer:
     def tokenize(self, text: str, text_pair: str | None = None) -> list[str]:
         """Returns the tokens of a text, without special tokens."""
         check_text(text, "text", MAX_TEXT_CHARS)
-        return self._called(text, text_pair, None, Call(special=False)).tokens()
+        return self._called(
+            text, text_pair, None, Call(special=False, places=True)
+        ).tokens()
 
     def _limit(self, max_length: int | None) -> int | None:
         if max_length is None:
@@ -446,7 +460,9 @@ class Tokenizer:
             if spiece:  # its character spans take longer than its ids
                 places = "offset_mapping" in call.columns
                 return self._backend.encode_batch(batch, call.special, places)
-            return self._backend.encode_batch(
+            backend = self._backend  # the fast call leaves out where tokens come from
+            run = backend.encode_batch if call.places else backend.encode_batch_fast
+            return run(
                 batch, is_pretokenized=call.words, add_special_tokens=call.special
             )
 
