@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from helpers_commands import runner
 from evolving_attention.cli import search_spaces, sweep, sweep_workers
 from evolving_attention.cli.search_spaces import SPACES, Choice, Range, read_space
 from evolving_attention.cli.sweep_arguments import SweepArguments
+from evolving_attention.cli.sweep_study import Study
 from evolving_attention.cli.sweep_workers import Answer, Worker
 from evolving_attention.cli.trainings import COMMANDS, training
 from evolving_attention.errors import CheckpointError, ConfigError, Interrupted
@@ -290,6 +292,14 @@ def test_a_storage_that_fails_says_why(fake: Any, tmp_path: Path) -> None:
         CheckpointError, match=r"\(attempt to write a readonly database"
     ):
         fake(storage=url, study_name="new")
+
+
+def test_an_error_that_the_storage_hides_is_not_its_cause() -> None:
+    report = Study._reported(SimpleNamespace(where="here"))  # type: ignore[arg-type]
+    locked = RuntimeError("locked")
+    locked.__context__, locked.__suppress_context__ = ValueError("earlier"), True
+    with pytest.raises(CheckpointError, match=r"cannot be used \(locked\)"), report:
+        raise locked
 
 
 def test_a_dead_worker_is_tried_again(fake: Any) -> None:

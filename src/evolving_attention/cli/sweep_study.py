@@ -142,7 +142,9 @@ class Study:
             raise
         except Exception as error:
             root: BaseException = error
-            while (cause := root.__cause__ or root.__context__) is not None:
+            while cause := root.__cause__ or (
+                None if root.__suppress_context__ else root.__context__
+            ):
                 root = cause
             full = "disk is full" in str(root) or "disk I/O" in str(root)
             advice = (
