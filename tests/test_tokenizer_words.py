@@ -245,6 +245,16 @@ MISTAKES: dict[str, tuple[Any, type[Exception], str]] = {
         ea.InputError,
         "batch_index=3, expected one of the 3 rows",
     ),
+    "a row that is a word": (
+        lambda tok: tok(TEXTS).word_ids("a"),
+        ea.InputError,
+        "batch_index='a', expected one of the 3 rows",
+    ),
+    "a row that is no whole number": (
+        lambda tok: tok(TEXTS).tokens(1.0),
+        ea.InputError,
+        "batch_index=1.0, expected one of the 3 rows",
+    ),
     "words after pad()": (
         lambda tok: tok.pad([tok("a")]).word_ids(),
         ea.InputError,

@@ -68,9 +68,10 @@ class Encoded(dict[str, Any]):
         return {**vars(self), "rows": () if callable(self.rows) else self.rows}
 
     def _row(self, index: int) -> Any:
-        if not -len(self.encodings) <= index < len(self.encodings):
+        count = len(self.encodings)
+        if not hasattr(index, "__index__") or index not in range(-count, count):
             raise InputError(
-                f"batch_index={index}, expected one of the {len(self.encodings)} rows "
+                f"batch_index={index!r}, expected one of the {count} rows "
                 "of a tokenizer's call; rows that pad() has joined, and pickles of a "
                 "call without words, have none: ask them before"
             )
