@@ -102,6 +102,14 @@ def test_values_are_regressed_in_their_own_units() -> None:
     assert model.score(X, y) > 0.8  # R²
 
 
+@pytest.mark.parametrize("size", [1e200, 1.7e308])
+def test_targets_whose_deviation_exceeds_float64_are_refused(size) -> None:
+    y = np.linspace(-1, 1, 8) * size
+    says = "y has values up to .*, expected a mean and a deviation within float64"
+    with pytest.raises(ea.InputError, match=says):
+        ea.TimeSeriesRegressor(**TINY).fit(np.zeros((8, 1, 12)), y)
+
+
 def test_every_form_of_the_same_series_gives_the_same_bits(fitted) -> None:
     X, _ = waves(6, seed=2)
     longest = max(one.shape[1] for one in X)

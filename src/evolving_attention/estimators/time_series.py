@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.data.series_scaling import is_constant
-from evolving_attention.errors import require
+from evolving_attention.errors import InputError, require
 from evolving_attention.estimators import files, targets
 from evolving_attention.estimators.base import SeriesEstimator
 from evolving_attention.metrics.probabilities import softmax
@@ -200,7 +200,13 @@ class TimeSeriesRegressor(SeriesEstimator, _Regressor):  # type: ignore[misc]
 
     def _model_targets(self, y: Array, training: Array) -> Array:
         if not self._continues or self.target_deviation_ == 0:
-            mean, deviation = float(y[training].mean()), float(y[training].std())
+            with np.errstate(over="ignore", invalid="ignore"):
+                mean, deviation = float(y[training].mean()), float(y[training].std())
+            if not np.isfinite([mean, deviation]).all():
+                raise InputError(
+                    f"y has values up to {np.abs(y).max():.3g}, expected a mean and a "
+                    "deviation within float64; correct them or divide all of them"
+                )
             constant = bool(is_constant(deviation, mean))
             self.target_mean_ = mean
             self.target_deviation_ = 0.0 if constant else deviation  # 0: predict mean
