@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import evolving_attention as ea
+from evolving_attention.interop.loading_options import LOADING_OPTIONS
 
 IDS = np.arange(4, 16).reshape(2, 6)
 MASK = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
@@ -114,6 +116,13 @@ def test_options_of_loading_are_one_list(folder, name, value):
         assert "SECRET" not in str(caught.value)
     for make in makers[:4]:
         assert make(folder, **HARMLESS, torch_dtype=None)
+
+
+def test_the_first_of_several_options_of_loading_is_named(folder):
+    names = sorted(LOADING_OPTIONS)
+    for first, second in itertools.combinations(names, 2):
+        with pytest.raises(ea.ConfigError, match=f": {first} is not supported"):
+            ea.BertConfig(**{second: "x", first: "x"})
 
 
 def test_other_formats_of_weights_are_refused(folder, tmp_path):

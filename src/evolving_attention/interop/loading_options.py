@@ -37,7 +37,7 @@ def without_loading(source: str, options: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: one of these options asks for something; its value may be secret.
     """
-    for name in options.keys() & LOADING_OPTIONS:
+    for name in sorted(options.keys() & LOADING_OPTIONS):
         if options[name] and (name, options[name]) != _MAIN:
             raise ConfigError(
                 f"{source}: {name} is not supported, expected it to be left out; "
