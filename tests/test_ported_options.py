@@ -140,12 +140,19 @@ def test_all_parameters_are_frozen_and_trained_again(folder):
 
 
 @pytest.mark.parametrize(
-    "kind", [np.float32, np.float64, ml_dtypes.bfloat16, ea.Tensor]
+    "kind",
+    [
+        lambda mask: mask.astype(np.float32),
+        lambda mask: mask.astype(np.float64),
+        lambda mask: mask.astype(ml_dtypes.bfloat16),
+        lambda mask: ea.Tensor(mask.astype(np.float32)),
+        lambda mask: mask.astype(float).tolist(),
+    ],
 )
 def test_masks_of_floats(folder, kind):
     model = ea.BertModel.from_pretrained(folder)
     expected = model(IDS, MASK).last_hidden_state.numpy()
-    mask = kind(MASK.astype(np.float32)) if kind is ea.Tensor else MASK.astype(kind)
+    mask = kind(MASK)
     assert np.array_equal(model(IDS, mask).last_hidden_state.numpy(), expected)
     tiny = ea.create_model("transformer_lite", task="seq2seq_lm", vocab_size=40)
     want = tiny.generate(IDS, MASK, max_new_tokens=3)
@@ -158,15 +165,19 @@ def test_masks_of_other_numbers_are_refused(folder, wrong):
     says = f"attention_mask holds {wrong}, expected 1 for a token or 0 for padding"
     with pytest.raises(ea.InputError, match=says):
         ea.BertModel.from_pretrained(folder)(IDS, mask)
+    with pytest.raises(ea.InputError, match=says):
+        ea.BertModel.from_pretrained(folder)(IDS, mask.tolist())
 
 
 def test_one_row_of_positions_is_that_of_all(folder):
     model = ea.BertModel.from_pretrained(folder)
     places = np.arange(6)[None, ::-1]
     every = np.repeat(places, 2, axis=0)
-    found = model(IDS, MASK, position_ids=places).last_hidden_state.numpy()
     other = model(IDS, MASK, position_ids=every).last_hidden_state.numpy()
-    assert np.array_equal(found, other)
+    for one in (places, places[0], places.tolist(), places[0].tolist()):
+        for ids in (IDS, IDS.tolist()):
+            found = model(ids, MASK, position_ids=one).last_hidden_state.numpy()
+            assert np.array_equal(found, other)
     assert not np.array_equal(found, model(IDS, MASK).last_hidden_state.numpy())
     with pytest.raises(ea.ShapeError, match="position_ids"):
         model(IDS, MASK, position_ids=places[:, :5])

@@ -153,8 +153,9 @@ def plain_arrays(name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """
     given = dict(inputs)
     for key in _MASKS:
-        if "float" in str(getattr(inputs.get(key), "dtype", "")):
-            mask = host_array(inputs[key])
+        mask = _array(inputs.get(key))
+        if "float" in str(getattr(mask, "dtype", "")):
+            mask = host_array(mask)
             given[key] = mask == 1
             wrong = mask[(mask != 1) & (mask != 0)]
             if wrong.size:
@@ -162,11 +163,19 @@ def plain_arrays(name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
                     f"{name}: {key} holds {wrong[0]}, expected 1 for a token or 0 for "
                     "padding; the model itself hides padding"
                 )
-    shape: tuple[int, ...] = getattr(inputs.get("input_ids"), "shape", ())
-    places = inputs.get("position_ids")
-    if len(shape) == 2 and getattr(places, "shape", ()) == (1, shape[1]):
+    shape: tuple[int, ...] = getattr(_array(inputs.get("input_ids")), "shape", ())
+    places = _array(inputs.get("position_ids"))
+    if len(shape) == 2 and getattr(places, "shape", ()) in ((1, shape[1]), shape[1:]):
         given["position_ids"] = np.broadcast_to(host_array(places), shape)
     return given
+
+
+def _array(value: Any) -> Any:
+    """Returns lists as an array, unless the core has to refuse their lengths."""
+    try:
+        return np.asarray(value) if isinstance(value, (list, tuple)) else value
+    except ValueError:
+        return value
 
 
 def _described(declared: list[dict[str, Any]]) -> str:
