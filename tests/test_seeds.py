@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +214,23 @@ def test_a_folder_that_a_run_trains_into_is_refused(
     assert not list(out.rglob(".lock"))
     code, _, shown = command(*words)  # with the same options
     assert code == 0, shown
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_finished_run_on_a_read_only_disk_is_not_trained_again(
+    name: str, command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [*ESTIMATORS[name](tmp_path), "--output_dir", tmp_path / "out"]
+    assert command(*words)[0] == 0
+
+    def refuses(dir: Path) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(dir))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuses)
+    monkeypatch.setattr({"image": images, "graph": graph}[name], "fit", pytest.fail)
+    code, _, told = command(*words)
+    assert code == 3, told
+    assert f"{tmp_path / 'out'}: Read-only file system: check the path" in told
 
 
 DAMAGED: list[tuple[str, Any]] = [

@@ -9,8 +9,9 @@ from __future__ import annotations
 import gc
 import logging
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -177,22 +178,30 @@ def held_folder(
     """Keep other runs out of a folder during the block; see :func:`own_folder`.
 
     Raises:
-        ConfigError, CheckpointError, OSError: as there; or another run is in its block.
+        ConfigError, CheckpointError, OSError: as there, or in :func:`locked_folder`.
     """
     with locked_folder(root):
         own_folder(root, settings, fresh, content, parts)
         yield
 
 
-def locked_folder(root: Path) -> AbstractContextManager[object]:
-    """Keeps other runs out of a folder; of several processes, the first has the lock.
+@contextmanager
+def locked_folder(root: Path) -> Iterator[None]:
+    """Keep other runs out of a folder for results, which must be writable.
+
+    Of several processes, only the first one creates, locks and tests it.
 
     Raises:
         ConfigError: another run is in its block.
+        OSError: the folder cannot be created or written.
     """
     if not distributed.is_first():
-        return nullcontext()
-    return durable.locked(root, _in_use(root))
+        yield
+        return
+    with durable.locked(root, _in_use(root)):
+        root.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=root).close()
+        yield
 
 
 def own_folder(

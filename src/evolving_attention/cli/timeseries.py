@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -102,24 +100,6 @@ def _longest(train: Any, test: Any) -> int:
     return max(int(part.longest) for part in (train, test) if part is not None)
 
 
-@contextmanager
-def _own_folder(root: Path) -> Iterator[None]:
-    """Keep other runs out of a folder for results, which must be writable.
-
-    Of several processes, only the first one creates and tests it.
-
-    Raises:
-        ConfigError: another run is in its block.
-        OSError: the folder cannot be created or written.
-    """
-    with locked_folder(root):
-        if distributed.is_first():
-            root.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=root):
-                pass
-        yield
-
-
 # ------------------------------------------------------------------------------ train
 
 
@@ -156,7 +136,7 @@ def _train(
         "train": content_hash(train_part),
         **content_hashes({"pretrained": training.pretrained}),
     }
-    with _own_folder(root):
+    with locked_folder(root):
         for seed in training.seeds:
             folder, wanted = root / f"seed-{seed}", {**options, "random_state": seed}
             record = agreed(_kept(folder, wanted, content, training))
@@ -454,7 +434,7 @@ def _pretrain(
     options = _options(model, attention, training, longest)
     options.pop("pretrained")
     content, runs = {"train": content_hash(train_part, targets=False)}, []
-    with _own_folder(root):
+    with locked_folder(root):
         for seed in training.seeds:
             folder, record = root, None
             if several:
