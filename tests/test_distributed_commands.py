@@ -202,3 +202,22 @@ def test_a_graph_is_trained_on_in_one_process(tmp_path: Path) -> None:
     assert codes == [2, 2], text
     assert "expected one process" in text
     assert not any((tmp_path / str(rank) / "out").exists() for rank in range(2))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("timeseries evaluate", "timeseries predict", "image evaluate"),
+        *("image predict", "graph evaluate", "graph predict", "textnet evaluate"),
+        *("textnet predict", "translate generate", "translate score"),
+        "translate average",
+    ],
+)
+def test_a_command_that_does_not_train_runs_in_one_process(
+    command: str, capfd: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched = {"RANK": 1, "WORLD_SIZE": 2, "MASTER_ADDR": "here", "MASTER_PORT": 2}
+    for name, value in launched.items():
+        monkeypatch.setenv(name, str(value))
+    code, _, told = helpers_commands.runner(capfd, monkeypatch)(*command.split())
+    assert (code, "expected one process" in told) == (2, True), told

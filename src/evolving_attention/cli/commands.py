@@ -15,6 +15,7 @@ from evolving_attention.cli.options import Fields, build_app
 from evolving_attention.cli.repeat import Once, repeated
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.spelling import in_flags
+from evolving_attention.errors import ConfigError
 
 Groups = Sequence[tuple[type, str]]
 Results = dict[str, Any] | None
@@ -78,6 +79,8 @@ def of_groups(
 
     def one_run(given: dict[str, Any], *shared: Once) -> Results:
         check_steps(given)
+        if "seeds" not in fields().options:  # only training shares its work
+            refuse_several("this command does not share its work")
         split = fields().split(settle(given))
         owners = (owner for owner, _ in groups if owner is not RepeatArguments)
         made = [owner(**split[owner]) for owner in owners]
@@ -112,6 +115,19 @@ def check_steps(given: dict[str, Any]) -> None:
                 expected = "no such step"
                 fix = "this command trains, and evaluates on the validation set; " + fix
             raise refuse(name, given[name], expected, fix)
+
+
+def refuse_several(why: str) -> None:
+    """Check that a command that cannot share its work runs in one process.
+
+    Raises:
+        ConfigError: a launcher started several.
+    """
+    if distributed.from_environment() is not None:
+        raise ConfigError(
+            f"started by mpirun or torchrun, expected one process: {why}; start it "
+            "alone"
+        )
 
 
 def show(results: Results, as_json: bool) -> None:

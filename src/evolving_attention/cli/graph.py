@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention import distributed, durable
+from evolving_attention import durable
 from evolving_attention.cli import graph_arguments as arguments
 from evolving_attention.cli.attention_arguments import refuse_input
-from evolving_attention.cli.commands import of_groups
+from evolving_attention.cli.commands import of_groups, refuse_several
 from evolving_attention.cli.common import fit, save_fitted
 from evolving_attention.cli.repeat import Once, claim_folder
 from evolving_attention.cli.repeat_arguments import RepeatArguments
@@ -97,11 +97,7 @@ def _train(
 ) -> dict[str, Any]:
     from evolving_attention.estimators import GraphNodeClassifier
 
-    if distributed.from_environment() is not None:
-        raise ConfigError(
-            "graph train: started by mpirun or torchrun, expected one process: the "
-            "whole graph is one batch, which they cannot share; start it alone"
-        )
+    refuse_several("the whole graph is one batch, which they cannot share")
     found = once("graph", lambda: _load(data))
     y = _labels(found, data)
     folder = Path(training.output_dir)
