@@ -397,22 +397,22 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         Args:
             name_or_path: a folder, ``package:NAME/PATH``, or a name in the local Hub
                 cache or on the Hub, looked up in this order.
-            config: takes the place of config.json, and of options of the config.
+            config: replaces config.json; give no option of the config with it.
             num_labels: classes of a new task head; 1 is regression.
-            attention: evolve kind; default: as in config.json, else vanilla. New
-                convolutions are drawn at random and listed in ``load_report.new``.
-            dtype: element type of parameters and computation, as for the class, or
-                ``"auto"``: the checkpoint's.
+            attention: a kind, or a list of one per layer; default: as in config.json,
+                else vanilla. ``load_report.new`` lists new, random convolutions.
+            dtype: element type of parameters and computation: one that the class
+                takes, or ``"auto"`` for the checkpoint's.
             device: where to compute: "cpu", "cuda", "cuda:1" or "auto".
             strict: reject missing, unexpected and mismatched tensors.
             local_files_only: do not contact the Hub.
             config_overrides: further options of the config.
 
         Raises:
-            CheckpointError: it is missing, damaged, or of another model.
-            UnsafeCheckpointError: a .bin file asks for more than weights need.
+            CheckpointError: the checkpoint is missing, damaged, or of another model.
+            UnsafeCheckpointError: a .bin file would load more than weights.
             ConfigError: config.json or an option is invalid.
-            BackendUnavailable: there is no such device.
+            BackendUnavailable: the device is not available.
         """
         where = resolve_device(device)  # fail before a long read
         from evolving_attention.interop.hf import load_folder

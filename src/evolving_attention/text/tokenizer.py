@@ -236,7 +236,7 @@ class Tokenizer:
         return_special_tokens_mask: bool = False,
         return_offsets_mapping: bool = False,
     ) -> Encoded:
-        """Encode one text (or pair), or a list of them.
+        """Encodes one text (or pair), or a list of them.
 
         Args:
             text: a str, or a sequence of str (a batch) or of pairs (tuples or lists).
@@ -254,10 +254,10 @@ class Tokenizer:
                 :class:`Encoded`.
             pad_to_multiple_of: pad the length up to a multiple of this.
             return_tensors: None for lists, "np" for int64 arrays [B, T].
-            return_token_type_ids: None: if the model needs them.
-            return_attention_mask: whether to return it (1 token, 0 padding).
+            return_token_type_ids: return them; None: if the model needs them.
+            return_attention_mask: return ``attention_mask`` (1 token, 0 padding).
             return_overflowing_tokens: put the tokens that truncation removes into
-                further rows; ``overflow_to_sample_mapping`` [B] is each row's text.
+                further rows; ``overflow_to_sample_mapping`` [B]: the text of each row.
             return_special_tokens_mask: also return ``special_tokens_mask`` (1 special
                 token or padding, 0 text).
             return_offsets_mapping: also return ``offset_mapping``: for each token the
@@ -265,14 +265,13 @@ class Tokenizer:
                 given; (0, 0) for special tokens.
 
         Returns:
-            ``input_ids``, ``token_type_ids`` (models that have them) and
-            ``attention_mask``: lists for one text, lists of lists for a batch, or
-            arrays.
+            ``input_ids`` and the fields asked for: lists for one text, lists of lists
+            for a batch, or arrays.
 
         Raises:
             InputError: an input is not text; a sequence is longer than allowed and
                 truncation is off; a ragged batch is requested as an array.
-            ConfigError: an option is unknown, or this tokenizer lacks it.
+            ConfigError: an option is wrong, or this tokenizer does not support it.
         """
         types = return_token_type_ids
         if types is None:

@@ -72,9 +72,9 @@ class Optimizers:
         self.lr_scheduler = made or self.lr_scheduler
 
     def create_optimizer(self, model: Any = None) -> Any:
-        """Returns ``optimizer``; if it is None, first makes that in the arguments.
+        """Makes the optimizer that ``args`` name, if there is none, and returns it.
 
-        Biases and LayerNorm have no decay.
+        Biases, norms and learned α and β have no weight decay.
 
         Args:
             model: the model to train; default: the Trainer's.
@@ -86,11 +86,11 @@ class Optimizers:
         return self.optimizer
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        """Returns ``lr_scheduler``; if it is None, first makes that in the arguments.
+        """Makes the schedule that ``args`` name, if there is none, and returns it.
 
         Args:
             num_training_steps: the optimizer steps of the run; each run makes its own.
-            optimizer: whose rates it sets; default: the Trainer's.
+            optimizer: the schedule sets its rates; default: the Trainer's.
         """
         if self.lr_scheduler is None:
             options: Any = self.args.lr_scheduler_kwargs  # a dict after its check

@@ -76,17 +76,17 @@ class Trainer(Optimizers, Surroundings):
             images, ``pixel_values`` of one shape; a DataFrame or a dict of such
             columns. Padding marked by an ``attention_mask`` is removed; text labels
             are numbered by the model's ``label2id``; ``sample_weight`` weighs the rows
-            in the loss. Class names of the data (``label_names``, or its text labels)
-            name those of a model without names, else are matched by name. Rows edited
-            in place are read again by the next ``train``, ``evaluate`` or ``predict``.
-            Or a ``PackedDataset`` of any kind: see ``evolving_attention.data.packed``.
+            in the loss. A model without class names takes those of the data
+            (``label_names``, or its text labels); else they are matched by name. Edited
+            rows are read again by the next ``train``, ``evaluate`` or ``predict``. Or a
+            ``PackedDataset`` of any kind: see ``evolving_attention.data.packed``.
         eval_dataset: the same, or a dict of several.
         processing_class: the tokenizer; saved with every checkpoint.
         compute_metrics: maps EvalPrediction(predictions, label_ids) to a dict, or to
             one number, which is called ``metric``.
         callbacks: further callbacks, as instances or classes.
-        optimizers: (optimizer, schedule) instead of those that ``args`` name; those
-            assigned to ``optimizer`` and ``lr_scheduler`` later are used as well.
+        optimizers: (optimizer, schedule) to use instead of those that ``args`` name;
+            you may also assign ``optimizer`` and ``lr_scheduler`` later.
         compute_loss_func: replaces the model's loss, called as
             ``compute_loss_func(outputs, labels, num_items_in_batch=n)``.
         model_init: makes a model for each ``train()``, after the seed was set.
