@@ -176,21 +176,25 @@ class SpieceTokenizer:
         self._limit = None
 
     def encode_batch(
-        self, batch: Sequence[Any], add_special_tokens: bool = True, places: bool = True
+        self, batch: Sequence[Any], add_special_tokens: bool = True
     ) -> list[_Encoding]:
-        """Encode texts or pairs.
+        """Encode texts or pairs, with each token's character span in the text."""
+        return self._encoded(batch, add_special_tokens, places=True)
 
-        Args:
-            batch: texts and pairs.
-            add_special_tokens: add the end token.
-            places: find each token's character span in its text; else it is (0, 0).
-        """
+    def encode_batch_fast(
+        self, batch: Sequence[Any], add_special_tokens: bool = True
+    ) -> list[_Encoding]:
+        """Encode texts or pairs; the character spans are all (0, 0)."""
+        return self._encoded(batch, add_special_tokens, places=False)
+
+    def _encoded(
+        self, batch: Sequence[Any], special: bool, places: bool
+    ) -> list[_Encoding]:
         texts = [text for one in batch for text in ([one] if _is_text(one) else one)]
         rows = self._rows(texts, places)
         return [
             self._joined(
-                [next(rows) for _ in ([one] if _is_text(one) else one)],
-                add_special_tokens,
+                [next(rows) for _ in ([one] if _is_text(one) else one)], special
             )
             for one in batch
         ]

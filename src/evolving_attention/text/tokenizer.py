@@ -417,8 +417,7 @@ class Tokenizer:
 
     def _encode(self, texts: list[Any], pairs: list[Any] | None, call: Call) -> Any:
         """Returns the library's encoding of each text or pair, truncated."""
-        spiece = isinstance(self._backend, SpieceTokenizer)
-        if spiece and (call.words or call.stride is not None):
+        if not self.is_fast and (call.words or call.stride is not None):
             name = "is_split_into_words" if call.words else "return_overflowing_tokens"
             raise ConfigError(
                 f"{name}=True, expected False for a tokenizer of a spiece.model; leave "
@@ -455,15 +454,12 @@ class Tokenizer:
             sum(map(len, one)) if call.words else len(one) for one in every
         )
 
+        options = {"is_pretokenized": True} if call.words else {}
+
         def encode() -> Any:
-            if spiece:  # its character spans take longer than its ids
-                places = "offset_mapping" in call.columns
-                return self._backend.encode_batch(batch, call.special, places)
             backend = self._backend  # the fast call leaves out where tokens come from
             run = backend.encode_batch if call.places else backend.encode_batch_fast
-            return run(
-                batch, is_pretokenized=call.words, add_special_tokens=call.special
-            )
+            return run(batch, add_special_tokens=call.special, **options)
 
         remedy = f" with stride={stride} (lower it)" if stride else ""
         with self._lock, guard(InputError, f"the text cannot be tokenised{remedy}"):
