@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +20,7 @@ from evolving_attention.cli.repeat import Once
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.timeseries_results import listed
 from evolving_attention.cli.token_speed import TokensPerSecond
-from evolving_attention.errors import MISSPELT, ConfigError, Error, suggestion
+from evolving_attention.errors import ConfigError, Error
 
 _LOGGER = logging.getLogger("evolving_attention")
 _Made = TypeVar("_Made")
@@ -113,17 +113,16 @@ TRAIN = of_groups(
 )
 
 
-def _refuse_misspelt(
-    values: Mapping[str, Any], known: Sequence[str], file: str
-) -> None:
+def _refuse_misspelt(kind: Any, values: Mapping[str, Any], file: str) -> None:
     """Refuses keys that look like an option that is absent; others are kept.
 
     Raises:
         ConfigError: names the file, the key and the option.
     """
+    known = kind.known_options()
     absent = [name for name in known if name not in values]
     for key in values:
-        if key not in known and (hint := suggestion(key, absent, near=MISSPELT)):
+        if key not in known and (hint := kind.misspelt(key, absent)):
             raise ConfigError(
                 f"--config {file}: has the key {key!r}, which no option has; {hint}"
             )
@@ -244,7 +243,7 @@ class _Source:
             kind, sizes = named
             return kind(**{**sizes, **options})
         kind = CONFIGS[self.kind]
-        _refuse_misspelt(self.values, kind.known_options(), self.given.config)
+        _refuse_misspelt(kind, self.values, self.given.config)
         file = f"--config {self.given.config}"
         with named_source(file, partial(kind.from_dict, self.values)):
             return kind.from_dict(self.values, **options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -241,13 +241,18 @@ class PretrainedConfig:
         """Returns the names of all options of the constructor."""
         return [*sorted({**_COMMON, **cls.defaults}), "attention"]
 
+    @staticmethod
+    def misspelt(name: str, options: Iterable[str]) -> str:
+        """Returns a hint if a name is nearly that of an option, "" if it is free."""
+        free = name[:1] == "_" or name in _NO_MISTAKES
+        return "" if free else suggestion(name, options, near=MISSPELT)
+
     def _refuse_misspelt(self, name: str) -> None:
         """Refuses an attribute with nearly the name of an option; others are free."""
         known = [*self.known_options(), *self.chains, *_ONLY]
-        free = name[:1] == "_" or name in _NO_MISTAKES or hasattr(self, name)
-        if free or name in known:
+        if name in known or hasattr(self, name):
             return
-        if hint := suggestion(name, known, near=MISSPELT):
+        if hint := self.misspelt(name, known):
             raise ConfigError(
                 f"{type(self).__name__}: unknown option {name!r} is set, expected one "
                 f"of {', '.join(known)}; {hint}"
