@@ -47,9 +47,11 @@ class Optimizers:
         try:
             self.create_optimizer_and_scheduler(num_training_steps=num_training_steps)
         finally:
-            now = self.optimizer, self.lr_scheduler
-            made = (a if a is not b else None for a, b in zip(now, before, strict=True))
-            self._remade = next(made), next(made)
+            now = optimizer, schedule = self.optimizer, self.lr_scheduler
+            self._remade = (
+                None if optimizer is before[0] else optimizer,
+                None if schedule is before[1] else schedule,
+            )
         given.check_optimizers(now)
         if None in now:
             name = "optimizer" if now[0] is None else "lr_scheduler"
