@@ -87,7 +87,7 @@ def first_metrics(tasks: list[list[str]]) -> Fraction:
 
 def averages_of_evolving() -> Iterator[Figure]:
     for model, (printed, tasks) in tables.glue_rows(tables.GLUE_EA).items():
-        why = "83.475, cut off instead of rounded" if model == "T5-Base" else ""
+        why = "83.475, truncated instead of rounded" if model == "T5-Base" else ""
         found = within_tasks(tasks)
         yield Figure(EA, f"Table 3, average of {model}", printed, found, "", why)
     for model, (printed, tasks) in tables.glue_rows(tables.GLUE_TPAMI).items():
@@ -102,7 +102,7 @@ def averages_of_predictive() -> Iterator[Figure]:
     for model, (printed, tasks) in tables.glue_rows(tables.GLUE_PREDICTIVE).items():
         first = "BERT" in model or "Synthesizer" in model
         found = first_metrics(tasks) if first else within_tasks(tasks)
-        why = "first metrics" if first else "mean within tasks"
+        why = "mean of first metrics" if first else "mean within tasks"
         why += ", with WNLI" if len(tasks) == 9 else ", without WNLI"
         if "T5" not in model and not model.startswith("PA-BERT"):
             why += f"; mean within tasks: {float(within_tasks(tasks)):.2f}"
@@ -113,7 +113,7 @@ def averages_of_predictive() -> Iterator[Figure]:
 
 def averages_of_realformer() -> Iterator[Figure]:
     for model, (printed, tasks) in tables.glue_rows(tables.GLUE_REALFORMER).items():
-        why = "within tasks; MNLI-m and MNLI-nm are two of nine"
+        why = "mean within tasks; MNLI-m and MNLI-nm count as two"
         found = within_tasks(tasks)
         yield Figure(
             REALFORMER, f"Table 3, overall of {model}", printed, found, "", why
@@ -130,7 +130,7 @@ def averages_of_realformer() -> Iterator[Figure]:
 _ROWS = "the averages do not follow from their rows"
 _LIFTS = [
     (EA, "2.4", "EA-BERT-Base", "BERT-Base", ""),
-    (EA, "1.1", "EA-T5-Base", "T5-Base", "84.5 − 83.4, one of them cut off"),
+    (EA, "1.1", "EA-T5-Base", "T5-Base", "84.5 − 83.4, which is truncated"),
     (EA, "1.6", "EA-BERT-Large", "BERT-Large", ""),
     (EA, "0.8", "EA-RoBERTa-Large", "RoBERTa-Large", ""),
     (TPAMI, "1.3", "EA-BERT-Base-dev", "BERT-Base-dev", ""),
@@ -178,7 +178,7 @@ def lifts() -> Iterator[Figure]:
 def other_gains() -> Iterator[Figure]:
     """Yields differences of other scores."""
     what = "Section 4.1.3, masked words at the larger rate, gain over Post-LN"
-    gap, why = Fraction("74.31") - Fraction("73.64"), "74.31 less Table 2's 73.64"
+    gap, why = Fraction("74.31") - Fraction("73.64"), "74.31 − 73.64 (Table 2)"
     yield Figure(REALFORMER, what, "0.67", gap, "", why)
     for model, (bleu, gain) in tables.BLEU_CSAN.items():
         found = Fraction(bleu) - Fraction("27.31")
@@ -224,7 +224,7 @@ def series() -> Iterator[Figure]:
     wins = int((rmse[:, 6] == rmse.min(axis=1)).sum())
     yield Figure(TPAMI, "Table 1, sets that EA-DC-T is best on", "6", Fraction(wins))
     for name, printed in tables.ABLATION_BASELINES.items():
-        found, why = Fraction(texts[name][4]), "printed is Dilated Conv's of Table 2"
+        found, why = Fraction(texts[name][4]), "Table 2 has it for Dilated Conv"
         yield Figure(TPAMI, f"Table 4, Transformer, {name}", printed, found, "", why)
     yield from claims(rmse, accuracy)
 
@@ -271,11 +271,18 @@ _WORDS = {"lite": 10_000 * 160, "base": 32_000 * 512}
 _COUNTS = [
     ("Table 3", "BERT-Base", "109.5", "bert_base", 0, ""),
     ("Table 3", "EA-BERT-Base", "110.4", "ea_bert_base", 0, _ADDED),
-    ("Table 3", "T5-Base", "220.2", "t5_base", 0, "220 names the size"),
+    ("Table 3", "T5-Base", "220.2", "t5_base", 0, "220 M is the nominal size"),
     ("Table 3", "EA-T5-Base", "221.2", "ea_t5_base", 0, _ADDED),
-    ("Table 3", "BERT-Large", "335.0", "bert_large", 0, "335.1 if rounded"),
+    ("Table 3", "BERT-Large", "335.0", "bert_large", 0, "335.1 rounded"),
     ("Table 3", "EA-BERT-Large", "336.7", "ea_bert_large", 0, _ADDED),
-    ("Table 3", "RoBERTa-Large", "355.0", "roberta_large", 0, "355 names the size"),
+    (
+        "Table 3",
+        "RoBERTa-Large",
+        "355.0",
+        "roberta_large",
+        0,
+        "355 M is the nominal size",
+    ),
     ("Table 3", "EA-RoBERTa-Large", "356.7", "ea_roberta_large", 0, _ADDED),
     ("Table 5", "Transformer-Lite", "2.48", "transformer_lite", "lite", ""),
     (
@@ -284,7 +291,7 @@ _COUNTS = [
         "2.49",
         "ea_transformer_lite",
         "lite",
-        "17 convolutions: 5 + 6 + 6; 16 would make 2.48",
+        "17 convolutions: 5 + 6 + 6; 16 would give 2.48",
     ),
     ("Table 5", "Transformer-Base", "44.14", "transformer_base", "base", ""),
     ("Table 5", "EA-Transformer-Base", "44.15", "ea_transformer_base", "base", ""),
@@ -300,7 +307,7 @@ def parameters() -> Iterator[Figure]:
     for size, printed in (("base", "110.4"), ("large", "336.7")):
         found = counts.with_wide_head(f"ea_bert_{size}", 2000).numbers()
         what = f"Table 3, parameters of EA-BERT-{size.title()} with its head"
-        why = "A.2's layer of width 2000 in the pooler's place, and two classes"
+        why = "A.2's layer of width 2000 for the pooler, two classes"
         yield Figure(EA, what, printed, Fraction(found), "M", why)
 
 
@@ -311,9 +318,9 @@ def operations() -> Iterator[Figure]:
     for what, printed, found, unit, why in (
         ("BERT-Base, operations", "6.3", base, "G", "at 128 tokens"),
         ("BERT-Large, operations", "12.2", large, "G", "at 128 tokens"),
-        ("EA-BERT-Base, more operations", "0.5", added[0], "G", "at 128 tokens"),
+        ("EA-BERT-Base, added operations", "0.5", added[0], "G", "at 128 tokens"),
         (
-            "EA-BERT-Large, more operations",
+            "EA-BERT-Large, added operations",
             "0.7",
             added[1],
             "G",
@@ -321,7 +328,7 @@ def operations() -> Iterator[Figure]:
         ),
     ):
         yield Figure(EA, f"Table 3, {what}", printed, exact(found), unit, why)
-    maps = "sums and softmax are not counted: 12 operations a cell would do"
+    maps = "not counted: sums and softmax, 12 operations per cell"
     for what, printed, name, unit, why in (
         ("Lite", "158.31", "transformer_lite", "M", "30 + 30 tokens"),
         ("Lite, evolving", "163.46", "ea_transformer_lite", "M", maps),
@@ -332,12 +339,12 @@ def operations() -> Iterator[Figure]:
         yield Figure(EA, f"Table 5, {what}, operations", printed, found, unit, why)
     ratio = Fraction("163.46") / Fraction("158.31") - 1
     why = "from the printed figures"
-    what = "Section 5.3, more operations of EA-Transformer-Lite"
+    what = "Section 5.3, added operations of EA-Transformer-Lite"
     yield Figure(EA, what, "3", ratio, "%", why)
     sizes = {"layers": 3, "width": 256, "inner": 1024, "heads": 8}
     positions = "with Shaw's positions, dense connections by projections"
-    taps = "a convolution in the place of queries, keys and values"
-    both = "both branches side by side, without an output projection"
+    taps = "a convolution instead of queries, keys and values"
+    both = "both branches, without an output projection"
     for model, printed, why in (
         ("CNN", "2.77", taps),
         ("Transformer", "2.79", positions),
@@ -355,11 +362,11 @@ def operations() -> Iterator[Figure]:
         ("Conv-Transformer", "321.34"),
     ):
         _, work = counts.text_net(f"text_{model.lower()}".replace("-", "_"))
-        what, why = f"Table 1, operations of {model}", "of our net, at 64 words"
+        what, why = f"Table 1, operations of {model}", "our net, at 64 words"
         yield Figure(PREDICTIVE, what, printed, Fraction(work), "M", why)
     found = ea.profiling.matrix_flops([64], kernel_size=3, **sizes)["map_conv"]
-    why = "two convolutions of 64 × 64 maps; 12.25 more a cell and head make 10.24"
-    what = "Table 1, more operations of PA-Transformer"
+    why = "two convolutions of 64 × 64 maps; 12.25 more per cell and head give 10.24"
+    what = "Table 1, added operations of PA-Transformer"
     yield Figure(PREDICTIVE, what, "10.24", exact(found), "M", why)
 
 

@@ -24,7 +24,7 @@ _INSIDE = "tests/test_metrics_heads.py"
 HELD = [
     (
         EA,
-        "Eq. 4: skip, convolution, ReLU, mix; what is carried",
+        "Eq. 4: skip, convolution, ReLU, mix, and the carried map",
         _KINDS,
         "evolving_maps",
     ),
@@ -35,7 +35,7 @@ HELD = [
         "weights_of_zero_equal_vanilla_bit_for_bit",
     ),
     (EA, "one layer is the base model", _CONTRACT, "one_layer_equals_the_base_model"),
-    (EA, "the first layer has neither", _CONTRACT, "first_layer_has_no_carry"),
+    (EA, "the first layer is vanilla", _CONTRACT, "first_layer_has_no_carry"),
     (
         EA,
         "Table 4: parameters with 1 × 1, 5 × 5, and without convolution",
@@ -49,10 +49,10 @@ HELD = [
         _CONTRACT,
         "masked_keys_get_probability_zero_in_every_layer",
     ),
-    (EA, "parameters of the sizes, with T5's", _NAMES, "counts"),
+    (EA, "parameters of each size, also of T5", _NAMES, "counts"),
     (
         EA,
-        "checkpoints gain the convolutions alone",
+        "checkpoints gain only the convolutions",
         _CONTRACT,
         "a_vanilla_checkpoint_gains_exactly_the_parameters_of_the_kind",
     ),
@@ -90,7 +90,7 @@ HELD = [
     ),
     (
         EA,
-        "Table 3: Synthesizer, with evolving",
+        "Table 3: Synthesizer with evolving attention",
         "tests/test_synthesizer.py",
         "layers_are_what_the_equations_say",
     ),
@@ -147,7 +147,7 @@ HELD = [
     ),
     (
         TPAMI,
-        "Eq. 7, 8: masked cells alone",
+        "Eq. 7, 8: the loss covers masked values only",
         _SERIES,
         "the_loss_is_of_the_masked_cells_alone",
     ),
@@ -183,7 +183,7 @@ HELD = [
         "the_usual_optimizer_is_the_papers",
     ),
     (TPAMI, "Eq. 13: AvgWCD", _INSIDE, "within_class_distances"),
-    (REALFORMER, "Eq. 5: the running sum, and the mean", _KINDS, "residual_maps"),
+    (REALFORMER, "Eq. 5: the running sum and mean", _KINDS, "residual_maps"),
     (
         REALFORMER,
         "the mean for more than 24 layers",
@@ -267,7 +267,7 @@ def _figures() -> str:
 
 
 def _held() -> str:
-    lines = ["| paper | what it says | held by |", "|---|---|---|"]
+    lines = ["| paper | equation or rule | test |", "|---|---|---|"]
     for paper, what, path, name in HELD:
         lines.append(f"| {paper} | {what} | `{path}::test_{name}` |")
     return "\n".join(lines) + "\n"
