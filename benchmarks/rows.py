@@ -159,7 +159,7 @@ def inference(record: Record) -> list[Row]:
         ratio = ours[1]["median_s"] / ours[0]["median_s"]
         least = ours[1]["min_s"] / ours[0]["min_s"]
         what = f"evolving over vanilla, BERT-{settings['size']} inference, "
-        told = f"{ratio:.2f}, of minima {least:.2f}"
+        told = f"{ratio:.2f}, by minima {least:.2f}"
         rows.append(Row(what + _shape(settings), told, "", None, headline=False))
     return rows
 
@@ -208,7 +208,7 @@ def corpus(record: Record) -> list[Row]:
         Row(
             f"{what}{told}",
             ours,
-            f"{other} (of {small['bytes'] / 1e6:.0f} MB)",
+            f"{other} (on {small['bytes'] / 1e6:.0f} MB)",
             None,
             headline=False,
             peer="",
@@ -248,7 +248,7 @@ def same_bits(record: Record) -> list[Row]:
             f"{kind} BERT-{settings['size']} training step, {_shape(settings)}; same "
             f"bits for any threads cost {result['price']:+.1%}"
         )
-        other = f"{_ms(result['onednn_parallel'])} (oneDNN divides the work)"
+        other = f"{_ms(result['onednn_parallel'])} (oneDNN splits the work)"
         ratio = 1 / (1 + result["price"])
         rows.append(Row(what, _ms(result["same bits"]), other, ratio, peer=""))
     return rows
@@ -366,7 +366,7 @@ def graph(record: Record) -> list[Row]:
     """Returns an epoch of GAT against PyTorch Geometric, and EA-GAT against GAT."""
     rows = []
     for name, found in record["results"].items():
-        where = "Cora" if name == "cora" else "a made graph"
+        where = "Cora" if name == "cora" else "a generated graph"
         sides = {side: found[side] for side in ("ours", "torch_geometric")}
         rows += _against_all(f"GAT, an epoch on {where}", sides, _ms, None)
         ours, plain = found["ea_gat3"], found["gat3"]
@@ -415,10 +415,10 @@ def _of_input(what: str, result: Record) -> list[Row]:
     def told(side: str) -> str:
         return f"{_number(result['images'] / result[side]['median_s'])} images/s"
 
-    step = f"{told('arrays')} (the step)"
+    step = f"{told('arrays')} (training)"
     return [
         Row(
-            f"{what}: JPEG files decoded and changed",
+            f"{what}: decoding and augmenting JPEG files",
             told("input"),
             step,
             result["input_over_step"],
@@ -448,7 +448,7 @@ def generation(record: Record) -> list[Row]:
         if "ratio" in result:
             both = (
                 _ms(result["token_64"], 1),
-                f"{_ms(result['token_8'], 1)} (the 8th)",
+                f"{_ms(result['token_8'], 1)} (the 8th token)",
             )
             what = f"{what}: the 64th token"
             ratio = 1 / result["ratio"]
@@ -503,7 +503,7 @@ def versions(record: Record) -> list[Row]:
         if name.startswith(("training", "inference")):
             plain = "vanilla" in name or "maps" in name
             task = f"{'' if plain else 'EA-'}BERT-Base 8 × 128, {name}"
-        what = f"{task} ({low:.2f} to {high:.2f} with 95 %)"
+        what = f"{task} (95 % interval {low:.2f} to {high:.2f})"
         both = (_ms(one["now"]), f"{_ms(one['before'])} (before)")
         rows.append(Row(what, *both, 1 / one["ratio"], headline=False, peer=""))
     return rows
@@ -521,10 +521,10 @@ TITLES = {
     "import": "Import",
     "demo": "The demo",
     "repeat": "Several seeds in one command",
-    "samebits": "Price of the same bits for any number of threads",
+    "samebits": "Cost of the same bits for any number of threads",
     "growth": "Growth with length and batch",
     "conv1d": "Convolution along sequences",
-    "csan": "Attention within windows against dense attention, both ours",
+    "csan": "Windowed attention against dense attention, both ours",
     "series": "Time series",
     "translation": "Training an encoder-decoder",
     "generation": "Generation",
@@ -532,9 +532,9 @@ TITLES = {
     "t5": "Fine-tuning a T5",
     "textnets": "Text nets from scratch",
     "graph": "Graph attention",
-    "images": "Networks of images",
+    "images": "Image networks",
     "gpu": "Training step on a GPU",
-    "versions": "This package against an earlier state of itself",
+    "versions": "This package against an earlier commit",
 }
 ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "training": training,
@@ -574,4 +574,4 @@ def title_of(name: str, record: Record) -> str:
     """Returns the heading of the record's rows."""
     isa = record.get("settings", {}).get("isa")
     title = TITLES.get(name.split("-")[0], name)
-    return f"{title}, every library held to {isa.upper()}" if isa else title
+    return f"{title}, every library limited to {isa.upper()}" if isa else title

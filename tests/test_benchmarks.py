@@ -128,7 +128,7 @@ def test_every_benchmark_has_a_heading():
     assert TITLES.keys() == ROWS.keys()
     assert title_of("training-base", {"settings": {"isa": None}}) == "Training step"
     capped = title_of("training-base", {"settings": {"isa": "avx2"}})
-    assert capped == "Training step, every library held to AVX2"
+    assert capped == "Training step, every library limited to AVX2"
 
 
 def test_report_needs_its_markers():

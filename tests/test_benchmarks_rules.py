@@ -329,7 +329,7 @@ def test_kinds_and_sides_take_turns(monkeypatch) -> None:
     made = {"results": found, "settings": SETTINGS | {"interleaved": True}}
     last = rows_of("inference-tiny", made)[-1]
     assert last.what.startswith("evolving over vanilla, BERT-base inference")
-    assert last.ours == "2.00, of minima 2.00"
+    assert last.ours == "2.00, by minima 2.00"
 
 
 @pytest.fixture
