@@ -23,12 +23,12 @@ LATER_ROWS = {
     "one label per token, not a number": (
         {**TWO, "labels": 1},
         {**TWO, "labels": [0, 1]},
-        r"row 1 of the batch: labels is \[0, 1\], expected the form of row 0, 1;",
+        r"row 1 of the batch: labels is \[0, 1\], expected the form of .* first, 1;",
     ),
     "several labels and one": (
         {**TWO, "labels": np.zeros((1, 2))},
         {**TWO, "labels": 1},
-        "row 1 of the batch: labels is 1, expected the form of row 0",
+        "row 1 of the batch: labels is 1, expected the form of the batch's first",
     ),
     "texts of one question": (
         TWO,

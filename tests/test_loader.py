@@ -269,11 +269,11 @@ BAD_ROWS = {
     ),
     "types": (
         [{"input_ids": [1, 2], "token_type_ids": [0]}],
-        "row 0: 2 input_ids but 1 token_type_ids; expected one each per token$",
+        "row 0 of the batch: 2 input_ids but 1 token_type_ids; expected one each",
     ),
     "labels": (
         [{"input_ids": [1], "labels": [1, 2]}],
-        "row 0: 1 input_ids but 2 labels; expected one each per token$",
+        "row 0 of the batch: 1 input_ids but 2 labels; expected one each per token$",
     ),
     "label text": ([{"input_ids": [1], "label": "x"}], "labels are <U1"),
 }
@@ -296,7 +296,7 @@ BAD_ROWS |= {
     "mask of a matrix": ([masked_row(np.eye(4, dtype=int))], r"of shape \(4, 4\)"),
     "labels that are not padded": (
         [masked_row([1, 1, 0, 0], labels=[5, 6])],
-        "row 0: 4 input_ids but 2 labels",
+        "row 0 of the batch: 4 input_ids but 2 labels",
     ),
 }
 

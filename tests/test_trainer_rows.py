@@ -336,6 +336,20 @@ def test_a_collator_may_get_the_pairs_of_an_image_folder(tmp_path: Path) -> None
         trainer_of(tmp_path, vit(), **given).train()
 
 
+def test_a_bad_row_of_a_shuffled_batch_is_named_by_its_data_set(tmp_path: Path) -> None:
+    lost, turned = np.full((3, 8, 8), np.nan), np.zeros((8, 8, 3))
+    for data, row, model, says in (
+        (pictures(), {"pixel_values": lost}, vit(), r"\[0, 0, 0\] is nan"),
+        (pictures(), {"pixel_values": turned}, vit(), " has the shape"),
+        (ids(8), {"input_ids": []}, None, r" is float64 of shape \(0,\)"),
+    ):
+        data[5] = {**data[5], **row}
+        options = {"per_device_train_batch_size": 4, "train_dataset": data}
+        says = f"row 5 of the data set: {next(iter(row))}{says}"
+        with pytest.raises(InputError, match=says):
+            trainer_of(tmp_path, model, **options).train()
+
+
 def test_rows_that_make_no_batch_of_pixels(tmp_path: Path) -> None:
     rows = pictures()
     mixed = [*rows[:3], *pictures(1, 4), *rows[3:]]

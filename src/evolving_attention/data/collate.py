@@ -291,7 +291,8 @@ def _unlike_the_first(rows: Sequence[Mapping[str, Any]], name: str) -> InputErro
     bad = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), 0)
     return InputError(
         f"row {bad} of the batch: {name} is {rows[bad][name]!r:.60}, expected the form "
-        f"of row 0, {rows[0][name]!r:.60}; give every row one number, or one per token"
+        f"of the batch's first, {rows[0][name]!r:.60}; give every row one number, or "
+        "one per token"
     )
 
 
@@ -327,8 +328,8 @@ def _per_token(rows: Sequence[Mapping[str, Any]], name: str) -> list[np.ndarray]
 def _check_length(row: Mapping[str, Any], name: str, where: int) -> None:
     if len(row[name]) != len(row["input_ids"]):
         raise InputError(
-            f"row {where}: {len(row['input_ids'])} input_ids but {len(row[name])} "
-            f"{name}; expected one each per token"
+            f"row {where} of the batch: {len(row['input_ids'])} input_ids but "
+            f"{len(row[name])} {name}; expected one each per token"
         )
 
 

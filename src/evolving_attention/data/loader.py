@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import re
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -241,8 +242,13 @@ class PackedLoader:
             return self.features.gather(indices)
         features: Any = self.features
         rows = [features[int(index)] for index in indices]
-        usual = collate_pairs if isinstance(features, PairRows) else collate_packed
-        return (self._collate or usual)(rows, indices.tolist())
+        row_ids = indices.tolist()
+        if self._collate is not None:
+            return self._collate(rows, row_ids)
+        with _named_by(row_ids):
+            if isinstance(features, PairRows):
+                return collate_pairs(rows, row_ids)
+            return collate_packed(rows, row_ids)
 
     def _numbered_batch(self, numbered: tuple[int, np.ndarray]) -> Batch | None:
         """Returns batch ``number`` of the epoch; None if another process builds it."""
@@ -262,6 +268,19 @@ class PackedLoader:
             yield from map(self._numbered_batch, todo)
 
 
+@contextlib.contextmanager
+def _named_by(row_ids: Sequence[int]) -> Iterator[None]:
+    """Makes the errors about a row of a batch name its place in the data set."""
+    try:
+        yield
+    except InputError as error:
+        found = re.match(r"row (\d+) of the batch", text := str(error))
+        if found is None:
+            raise
+        row = row_ids[int(found[1])]
+        raise InputError(f"row {row} of the data set{text[found.end() :]}") from None
+
+
 def row_lengths(
     features: PackedDataset | Sequence[Mapping[str, Any]], without_padding: bool = True
 ) -> np.ndarray:
@@ -271,12 +290,14 @@ def row_lengths(
     :func:`collate_packed` does; other collate functions may count differently.
     """
     if isinstance(features, PairRows):
-        return features.count_tokens()
+        with _named_by(range(len(features))):
+            return features.count_tokens()
     lengths = getattr(features, "lengths", None)
     if lengths is None:
         read = unpadded if without_padding else lambda row, where: row
         rows = enumerate(each(features))
-        lengths = [_length(read(row, i), i) for i, row in rows]
+        with _named_by(range(len(features))):
+            lengths = [_length(read(row, i), i) for i, row in rows]
     return np.asarray(lengths, dtype=np.int64)
 
 

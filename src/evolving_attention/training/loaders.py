@@ -143,24 +143,30 @@ def _used(row: Any, own: str) -> Any:
     return {name: row[name] for name in row if name not in left}
 
 
-def _stack(own: str, rows: Rows) -> dict[str, Any]:
+def _stack(own: str, rows: Rows, row_ids: Sequence[int]) -> Batch:
     """Makes a batch of rows that hold the model's own input, and perhaps a label."""
     key = label_of(rows[0])
-    batch: dict[str, Any] = {}
+    batch = {"row_ids": np.asarray(row_ids, dtype=np.int64)}
     for name, made in ((own, own), (key, "labels")):
         if name is None:
             continue
         values = [host_array(row.get(name)) for row in rows]
         shape = values[0].shape
-        odd = next((i for i, value in enumerate(values) if value.shape != shape), None)
-        if odd is not None:
-            raise InputError(
-                f"row {odd} of the batch: {name} has the shape {values[odd].shape}, "
-                f"expected {shape} as in row 0; give all rows one shape, or pass "
-                "data_collator="
-            )
+        for row, value in zip(row_ids, values, strict=True):
+            place = f"row {row} of the data set: {name}"
+            if value.shape != shape:
+                raise InputError(
+                    f"{place} has the shape {value.shape}, expected {shape} as in row "
+                    f"{row_ids[0]}; give all rows one shape, or pass data_collator="
+                )
+            if value.dtype.kind == "f" and not np.isfinite(value).all():
+                at = np.argwhere(~np.isfinite(value))[0].tolist()
+                raise InputError(
+                    f"{place}{at or ''} is {value[tuple(at)]}, expected finite "
+                    "numbers; correct it, or leave the row out"
+                )
         batch[made] = np.stack(values)
-    return batch
+    return Batch(batch)
 
 
 class _RawRows(Sequence[Any]):
@@ -362,8 +368,9 @@ class Loaders:
     ) -> PackedLoader:
         """Returns the loader; it prepares batches ahead unless user code runs."""
         own = rows.own if isinstance(rows, _RawRows) else "input_ids"
+        collate = _collate(collator, self.args.remove_unused_columns, own)
         if collator is None and own != "input_ids":
-            collator = functools.partial(_stack, own)
+            collate = functools.partial(_stack, own)
         own_code = collator is not None or not _is_plain(rows)
         ahead = self.args.dataloader_prefetch_factor
         if ahead is None:
@@ -371,7 +378,7 @@ class Loaders:
         return PackedLoader(
             rows,
             batch_size,
-            collate=_collate(collator, self.args.remove_unused_columns, own),
+            collate=collate,
             prefetch=ahead,
             share=self.share,
             make_all=own_code,
