@@ -6,6 +6,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+import torch_files
 from helpers_distributed import python
 from helpers_resnet import AUGMENTED, EVOLVING, SIZES, draw, tiny
 
@@ -98,7 +99,7 @@ def torchvision_names(depths, bottleneck):
 
 
 @pytest.mark.parametrize("kind", ["basic", "bottleneck"])
-def test_torchvision_names_are_read(kind):
+def test_torchvision_names_are_read(kind, tmp_path):
     depths = [1, 2]
     sizes = {"layer_type": kind, "embedding_size": 16, "hidden_sizes": [16, 32]}
     model = tiny(PLAIN, {**sizes, "depths": depths}, "float32")
@@ -120,6 +121,12 @@ def test_torchvision_names_are_read(kind):
     assert not report.missing
     for name in names:
         np.testing.assert_array_equal(model.state_dict()[canonical[name]], state[name])
+    model.config.save_pretrained(tmp_path)
+    data = torch_files.write_model(state, legacy=False)
+    (tmp_path / "pytorch_model.bin").write_bytes(data)
+    again = PLAIN.from_pretrained(tmp_path).state_dict()
+    for name, value in model.state_dict().items():
+        np.testing.assert_array_equal(again[name], value)
 
 
 def test_what_torchvision_has_for_the_parts_of_a_block():
