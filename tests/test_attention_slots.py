@@ -234,6 +234,12 @@ def test_cross_attention_between_two_packed_batches():
         chain(ea.Tensor(q), asking, ea.Tensor(m), (2, 6))
 
 
+def test_edges_need_a_packing_with_a_graph():
+    chain = Chain(ea.attention.Spec(scope="edges"))
+    with pytest.raises(ea.ConfigError, match="needs a graph between the tokens"):
+        chain(ea.Tensor(rows(LENGTHS)), LENGTHS)
+
+
 @pytest.mark.parametrize("fused", [True, False])
 def test_keys_and_values_may_have_other_widths(fused):
     ea.set_fast_path("fused_attention", fused)

@@ -202,19 +202,21 @@ ROWS = {
         r"expected ea\.attention\.Edges\(\)",
     ),
     "edges in a model of texts": Row(
-        lambda _: ea.BertModel(
-            ea.BertConfig(
-                vocab_size=9,
-                hidden_size=8,
-                num_hidden_layers=1,
-                num_attention_heads=2,
-                intermediate_size=8,
-                attention=ea.attention.Spec(scope="edges"),
-            )
-        )([[1, 2]]),
+        lambda _: ea.BertConfig(
+            vocab_size=9, attention=["vanilla", ea.attention.Spec(scope="edges")]
+        ),
         ea.errors.ConfigError,
         r"needs a graph",
-        r"scope edges",
+        r"BertConfig: attention has the scope edges",
+        r"use a graph model such as GAT",
+    ),
+    "edges between two texts": Row(
+        lambda _: ea.T5Config(
+            vocab_size=9, cross_attention=ea.attention.Spec(scope="edges")
+        ),
+        ea.errors.ConfigError,
+        r"needs a graph",
+        r"T5Config: cross_attention has the scope edges",
         r"use a graph model such as GAT",
     ),
     "no number of features": Row(

@@ -81,7 +81,7 @@ class Edges(Scope):
     positions, convolutions of size 1, so that the order of the nodes does not matter.
 
     Raises:
-        ConfigError: when a model is called: its inputs have no graph.
+        ConfigError: when it is set in a config whose model's inputs have no graph.
 
     Example:
         >>> import evolving_attention as ea

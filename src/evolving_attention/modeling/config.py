@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from evolving_attention import attention as attention_room
-from evolving_attention.attention import Evolve, Spec, Vanilla, spec
+from evolving_attention.attention import Edges, Evolve, Spec, Vanilla, spec
 from evolving_attention.errors import MISSPELT, ConfigError, suggestion
 from evolving_attention.field_types import plain_scalar
 from evolving_attention.interop.config_rules import Rules, check_config, check_rules
@@ -172,6 +172,7 @@ class PretrainedConfig:
     defaults: ClassVar[dict[str, Any]]
     rules: ClassVar[Rules] = Rules()  # types and ranges of its own options
     chains: ClassVar[tuple[str, ...]] = ("attention",)  # options that hold an attention
+    has_graph: ClassVar[bool] = False  # whether its inputs have the scope Edges
 
     if TYPE_CHECKING:  # options are attributes, named by ``defaults``
 
@@ -201,6 +202,7 @@ class PretrainedConfig:
         source = type(self).__name__
         if name in self.chains:
             value = self._chain(name, value)
+            self._refuse_edges(name, value)
         if name in ("num_labels", *_NAMES):
             value = plain_scalar(value)
             check_config({name: value}, source)
@@ -235,6 +237,16 @@ class PretrainedConfig:
     def _chain(self, name: str, given: Any) -> Any:
         """Returns the form of an attention that the config shows."""
         return spec.each(attention_room.from_config(given), partial(self._short, name))
+
+    def _refuse_edges(self, name: str, made: Any) -> None:
+        """Refuses the scope of graphs in a model whose inputs have none."""
+        scopes = [getattr(one, "scope", None) for one in spec.layers_of(made)]
+        if not self.has_graph and any(isinstance(scope, Edges) for scope in scopes):
+            raise ConfigError(
+                f"{type(self).__name__}: {name} has the scope edges, which needs a "
+                "graph between the tokens, expected another scope; leave it out, or "
+                "use a graph model such as GAT"
+            )
 
     @classmethod
     def known_options(cls) -> list[str]:

@@ -76,6 +76,7 @@ class GATConfig(PretrainedConfig):
     """
 
     model_type = "gat"
+    has_graph = True
     rules = _RULES
     defaults: ClassVar[dict[str, Any]] = {
         "num_features": None,
