@@ -30,6 +30,14 @@ def test_results_by_position(model):
     assert rest == [out.hidden_states]
 
 
+def test_results_by_name(model):
+    out = model(IDS, labels=[0, 1])
+    assert dict(out.items()) == dict(out) == {"loss": out.loss, "logits": out.logits}
+    assert out.values()[1] is out.get("logits") is out.logits
+    assert out.get("attentions") is None
+    assert out.get("attentions", 5) == 5
+
+
 def test_first_result_without_labels(model):
     assert model(IDS)[0].shape == (2, 2)
     with pytest.raises(IndexError, match=r"output\[1\]: expected -1 to 0; .* logits"):

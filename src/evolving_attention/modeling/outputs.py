@@ -95,6 +95,18 @@ class ModelOutput:
         """The present results, in the order of their names."""
         return tuple(getattr(self, name) for name in self.keys())
 
+    def values(self) -> list[Any]:
+        """The present results, in the order of their names."""
+        return list(self.to_tuple())
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Names and values of the present results."""
+        return list(zip(self.keys(), self.to_tuple(), strict=True))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A result, or ``default`` if it is not present."""
+        return self[name] if name in self.keys() else default
+
     def __getitem__(self, name: str | int | slice) -> Any:
         names = self.keys()
         if isinstance(name, slice):
