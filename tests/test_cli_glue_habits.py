@@ -502,6 +502,8 @@ FLAGS = ("seed", "bf16", "output_dir", "eval_strategy", "save_strategy", "delimi
             "--seed -1: expected a whole number >= 0; give a larger",
         ),
         ("x: needs bf16=True, not seed=1e-05", "x: needs --bf16, not --seed 1e-05"),
+        ("Options: seed=-inf, expected 1", "--seed -inf: expected 1"),
+        ("[evolving] seed = 1e+20 is outside", "[evolving] --seed 1e+20 is outside"),
         (
             "but eval_strategy='no'; set eval_strategy='epoch' or 'steps'",
             "but --eval_strategy no; set --eval_strategy epoch or steps",

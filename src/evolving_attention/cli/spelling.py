@@ -15,7 +15,8 @@ from evolving_attention.errors import (
 )
 
 _VALUE = (
-    r"'[^']*'(?: or '[^']*')*|\"[^\"]*\"|True|False|None|-?\d+(?:\.\d+)?(?:e-?\d+)?"
+    r"'[^']*'(?: or '[^']*')*|\"[^\"]*\"|True|False|None|"
+    r"-?(?:nan|inf|\d+(?:\.\d+)?(?:e[-+]?\d+)?)"
 )
 _WORD = r"(?:'[^']*'|[^\s,()]+)"
 _CONFIG = r"(unknown option '[^']*', expected one of [^;]*)"  # not options of a command
