@@ -286,6 +286,24 @@ def test_a_checkpoint_keeps_its_attention(tmp_path: Path) -> None:
         assert found.config.attention == kinds.Evolving(0.1, 0.3)
 
 
+def test_a_checkpoint_of_another_network_or_size(tmp_path: Path) -> None:
+    sizes: dict[str, Any] = {"hidden_sizes": [8, 8, 16], "depths": [1, 1, 2]}
+    net = ea.create_model("pa_cifar_net", image_size=32, num_labels=2, **sizes)
+    net.save_pretrained(tmp_path / "net")
+    text = ea.BertConfig(vocab_size=9, hidden_size=24, num_hidden_layers=1)
+    ea.BertModel(text).save_pretrained(tmp_path / "text")
+    x, y = stripes(8, 64)
+    cifar = {"architecture": "cifar_net", "n_epochs": 1}
+    for held, options, says in (
+        ("net", ONCE, "'cifar_net', expected 'vit'; pass architecture='cifar_net'$"),
+        ("text", ONCE, "is 'bert', expected 'vit'; give an image model's folder$"),
+        ("net", cifar, r"image_size=\[64, 64\] .*; pass image_size=32$"),
+    ):
+        model = ea.ImageClassifier(**options, pretrained=tmp_path / held)
+        with pytest.raises(ea.ConfigError, match=says):
+            model.fit(x, y)
+
+
 def test_pictures_that_another_classifier_read() -> None:
     """Those read in another way are refused; predict does not see the difference."""
     x, y = stripes()

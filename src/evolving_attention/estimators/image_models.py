@@ -26,6 +26,7 @@ from evolving_attention.data.images import Pictures
 from evolving_attention.errors import ConfigError, DataError, InputError, suggestion
 from evolving_attention.estimators.architecture import is_vanilla
 from evolving_attention.estimators.rules import refuse_twice
+from evolving_attention.interop.evolving_mark import base_type
 from evolving_attention.interop.hf import load_config
 from evolving_attention.interop.resolve import resolve
 from evolving_attention.interop.rules import matches
@@ -267,7 +268,9 @@ def new(estimator: Any, size: tuple[int, int], channels: int, classes: Array) ->
     head = {"num_labels": len(classes), "id2label": names}
     if estimator.pretrained is None:
         return maker(_config(estimator, size, channels, head))
+    _check_family(estimator, kind)
     given = _options(estimator, kind, size, head)
+    _check_image_size(estimator, kind, given)
     found = _loaded(maker, estimator.pretrained, given)
     if found.config.num_channels != channels:
         raise InputError(
@@ -331,6 +334,38 @@ def _evolves(folder: Any) -> bool:
         return False
     held = load_config(resolve(folder)).get("attention")
     return not is_vanilla(from_config(held))
+
+
+def _check_family(estimator: Any, kind: type[Any]) -> None:
+    """Refuse a checkpoint of another architecture."""
+    from evolving_attention.modeling.config import CONFIGS
+
+    found = base_type(load_config(resolve(estimator.pretrained)))
+    if found == kind.model_type or found not in CONFIGS:
+        return
+    image = _family(found) is not None
+    remedy = f"pass architecture={found!r}" if image else "give an image model's folder"
+    raise ConfigError(
+        f"{type(estimator).__name__}: architecture={estimator.architecture!r} with "
+        f"pretrained={str(estimator.pretrained)!r}, whose model_type is {found!r}, "
+        f"expected {kind.model_type!r}; {remedy}"
+    )
+
+
+def _check_image_size(estimator: Any, kind: type[Any], given: dict[str, Any]) -> None:
+    """Refuse a size of images other than that of a checkpoint's relative positions."""
+    from evolving_attention.modeling.images import pair_of
+
+    if estimator.architecture == "vit" or "image_size" not in given:
+        return
+    who, size = type(estimator).__name__, given["image_size"]
+    own = kind.from_pretrained(estimator.pretrained)
+    if own.tokens > 1 and own.side("image_size") != pair_of(size, "image_size", who):
+        raise ConfigError(
+            f"{who}: image_size={size} with pretrained={str(estimator.pretrained)!r}, "
+            f"expected {own.image_size} as in the checkpoint, whose relative positions "
+            f"cannot be resized; pass image_size={own.image_size}"
+        )
 
 
 def _loaded(maker: type[Any], folder: Any, given: dict[str, Any]) -> Any:
