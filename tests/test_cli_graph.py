@@ -78,7 +78,16 @@ def test_train_evaluate_and_predict(run: Any, file: Path, tmp_path: Path) -> Non
 
     code, shown, told = run("evaluate", *words, "--model_dir", out, "--json")
     assert code == 0, told
-    assert json.loads(shown)["accuracy"] == results["test_accuracy"]
+    scores = json.loads(shown)
+    assert scores["accuracy"] == results["test_accuracy"]
+    assert (scores["top5"], scores["classes"]) == (1.0, ["0", "1"])
+    matrix = np.array(scores["confusion"])
+    assert matrix.sum(axis=1).tolist() == [10, 10]  # the test part's nodes by class
+    assert matrix.trace() == 20 * scores["accuracy"]
+    code, shown, told = run("evaluate", *words, "--model_dir", out)
+    assert f"accuracy = {scores['accuracy']:.4f}\ntop5 = 1.0000\n" in shown
+    wrong = {f"{a} taken for {1 - a}": matrix[a, 1 - a] for a in (0, 1)}
+    assert all(f"{pair} = {n}\n" in shown for pair, n in wrong.items() if n)
 
     table = tmp_path / "new" / "classes.csv"
     code, shown, told = run(

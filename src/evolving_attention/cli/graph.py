@@ -18,7 +18,7 @@ from evolving_attention.cli.common import fit, save_fitted
 from evolving_attention.cli.repeat import Once, claim_folder
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.repeat_results import RESULTS
-from evolving_attention.cli.timeseries_results import write_csv
+from evolving_attention.cli.timeseries_results import worst_confusions, write_csv
 from evolving_attention.errors import ConfigError, DataError, InputError
 from evolving_attention.interop.json_file import read_object
 from evolving_attention.interop.paths import present
@@ -215,10 +215,14 @@ def _fitted(options: Any) -> Any:
 
 
 def _evaluate(data: Any, options: Any) -> dict[str, Any]:
+    from evolving_attention.estimators.graph_nodes import node_numbers
+    from evolving_attention.estimators.targets import NODES, class_numbers
+    from evolving_attention.metrics import confusion_matrix, top_k
+
     classifier = _fitted(options)
     found = _load_as_trained(data, options.model_dir)
     y = _labels(found, data)
-    mask = None
+    mask = np.arange(found.graph.num_nodes)
     if options.part != "all":
         if options.part not in found.parts:
             raise DataError(
@@ -230,13 +234,26 @@ def _evaluate(data: Any, options: Any) -> dict[str, Any]:
         mask = found.parts[options.part]
     with _in_file(data):
         accuracy = classifier.score(found.x, y, found.graph, mask)
-    return _table({"part": options.part, "accuracy": accuracy})
+        odds = classifier.predict_proba(found.x, found.graph)
+    nodes = node_numbers(mask, len(odds), "mask")
+    numbers = class_numbers(y[nodes], classifier.classes_, kind=NODES)
+    names = [str(one) for one in classifier.classes_.tolist()]
+    odds = odds[nodes]
+    matrix = confusion_matrix(odds.argmax(axis=1), numbers, len(names))
+    results: dict[str, Any] = {
+        "part": options.part,
+        "accuracy": accuracy,
+        "top5": top_k(odds, numbers, 5),
+    }
+    table = _table(results | worst_confusions(matrix, names))["table"]
+    results |= {"classes": names, "confusion": matrix.tolist(), "table": table}
+    return results
 
 
 EVALUATE = of_groups(
     [_DATA, (arguments.GraphEvaluateArguments, "Model")],
     _evaluate,
-    """Test a trained classifier: the share of nodes whose class is right.
+    """Test a trained classifier: accuracy, top-5, and which classes it confuses.
 
     Example: evolving-attention graph evaluate --model_dir out/cora --data_file cora.npz
     """,

@@ -14,7 +14,12 @@ from evolving_attention.cli.common import fit, save_fitted
 from evolving_attention.cli.repeat import Once, claim_folder
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.repeat_results import RESULTS
-from evolving_attention.cli.timeseries_results import align, predicted, write_csv
+from evolving_attention.cli.timeseries_results import (
+    align,
+    predicted,
+    worst_confusions,
+    write_csv,
+)
 from evolving_attention.errors import DataError, ShapeError
 
 
@@ -170,16 +175,9 @@ def _scores(
     found = estimator.evaluate(data, labels)
     matrix = found["confusion"]
     names = [str(one) for one in estimator.classes_.tolist()]
-    wrong = [
-        (int(matrix[i, j]), names[i], names[j])
-        for i in range(len(names))
-        for j in range(len(names))
-        if i != j and matrix[i, j]
-    ]
     lines = [[key, f"{found[key]:.4g}"] for key in ("top1", "top5", "loss")]
     lines += [[key, str(found[key])] for key in ("pictures", "skipped")]
-    worst = sorted(wrong, key=lambda one: (-one[0], *one[1:]))[:5]
-    lines += [[f"{true} taken for {other}", str(n)] for n, true, other in worst]
+    lines += [[pair, str(n)] for pair, n in worst_confusions(matrix, names).items()]
     return {**found, "classes": names, "confusion": matrix.tolist()}, lines
 
 

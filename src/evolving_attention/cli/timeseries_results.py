@@ -225,6 +225,17 @@ def write_csv(file: Path, rows: Iterable[Sequence[Any]]) -> None:
     durable.write_bytes(file, text.getvalue().encode("utf-8"))
 
 
+def worst_confusions(matrix: Any, names: list[str]) -> dict[str, int]:
+    """Returns the five most frequent errors of a confusion matrix, and their counts."""
+    found = [
+        (int(count), names[true], names[other])
+        for (true, other), count in np.ndenumerate(matrix)
+        if true != other and count
+    ]
+    worst = sorted(found, key=lambda one: (-one[0], *one[1:]))[:5]
+    return {f"{true} taken for {other}": count for count, true, other in worst}
+
+
 def align(lines: Sequence[Sequence[str]]) -> str:
     """Aligns columns of text: the first to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
