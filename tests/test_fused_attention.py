@@ -293,7 +293,17 @@ def forward_calls() -> int:
 
 
 @pytest.mark.parametrize(
-    "attention", [ea.attention.Vanilla(), ea.attention.Evolving(0.3, 0.4)], ids=repr
+    "attention",
+    [
+        ea.attention.Vanilla(),
+        ea.attention.Evolving(0.3, 0.4),
+        ea.attention.Spec(bias=ea.attention.RelativePositions(3)),
+        ea.attention.Spec(
+            bias=ea.attention.BucketedPositions(),
+            evolve=ea.attention.Evolving(0.3, 0.4),
+        ),
+    ],
+    ids=["vanilla", "evolving", "relative", "evolving-buckets"],
 )
 def test_models_agree_with_the_switch_off(attention):
     model = tiny(attention=attention, hidden_dropout_prob=0.0)
