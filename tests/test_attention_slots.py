@@ -116,6 +116,24 @@ def rows(lengths, seed=0, width=WIDTH):
     return np.random.default_rng(seed).standard_normal((sum(lengths), width))
 
 
+def assert_slopes(tensors, loss):
+    """Compares a gradient of each tensor, at a random place, with differences."""
+    rng, step = np.random.default_rng(3), 1e-6
+    for tensor in tensors:
+        values = np.array(tensor.detach())
+        place = tuple(rng.integers(0, n) for n in values.shape)
+        slopes = []
+        for change in (step, -step):
+            moved = values.copy()
+            moved[place] += change
+            tensor.copy_(moved)
+            slopes.append(loss())
+        tensor.copy_(values)
+        slope = (slopes[0] - slopes[1]) / (2 * step)
+        found = 0.0 if tensor.grad is None else np.asarray(tensor.grad)[place]
+        assert found == pytest.approx(slope, abs=2e-6)
+
+
 ALL = list(accepted())
 
 
@@ -146,20 +164,8 @@ def test_contract(spec):
         with ea.no_grad():
             return float((np.asarray(chain(x, LENGTHS)) * weights).sum())
 
-    rng, step = np.random.default_rng(3), 1e-6
-    for tensor in (x, *chain.parameters()):
-        assert tensor.grad is not None
-        values = np.array(tensor.detach())
-        place = tuple(rng.integers(0, n) for n in values.shape)
-        slopes = []
-        for change in (step, -step):
-            moved = values.copy()
-            moved[place] += change
-            tensor.copy_(moved)
-            slopes.append(loss())
-        tensor.copy_(values)
-        slope = (slopes[0] - slopes[1]) / (2 * step)
-        assert np.asarray(tensor.grad)[place] == pytest.approx(slope, abs=2e-6)
+    assert all(tensor.grad is not None for tensor in (x, *chain.parameters()))
+    assert_slopes((x, *chain.parameters()), loss)
 
     if isinstance(spec.scope, ea.attention.Dense) and spec.scope.causal:
         later = np.array(x.detach())
@@ -217,21 +223,37 @@ def test_weights_of_zero_are_vanilla(score, scope, dtype):
     assert np.array_equal(*found)
 
 
-def test_cross_attention_between_two_packed_batches():
-    spec = ea.attention.Spec(evolve=ea.attention.Evolving(0.3, 0.4))
+@specs_of([one for one in ALL if isinstance(one[0].scope, ea.attention.Dense)][::47])
+def test_cross_attention_between_two_packed_batches(spec):
     asking, answering = (4, 2, 3), (2, 5, 1)
-    q, m = rows(asking), rows(answering, 1, 10)
+    q = ea.Tensor(rows(asking), requires_grad=True)
+    m = ea.Tensor(rows(answering, 1, 10), requires_grad=True)
+    weights = rows(asking, 5)
     chain = Chain(spec, memory_size=10)
-    whole = np.asarray(chain(ea.Tensor(q), asking, ea.Tensor(m), answering))
-    for b in range(3):
-        qb = np.split(q, np.cumsum(asking)[:-1])[b]
-        mb = np.split(m, np.cumsum(answering)[:-1])[b]
-        alone = chain(ea.Tensor(qb), (len(qb),), ea.Tensor(mb), (len(mb),))
-        assert np.allclose(
-            np.asarray(alone), np.split(whole, np.cumsum(asking)[:-1])[b], atol=1e-12
-        )
+    whole = chain(q, asking, m, answering)
+    (whole * ea.Tensor(weights)).sum().backward()
+
+    def loss():
+        with ea.no_grad():
+            return float((np.asarray(chain(q, asking, m, answering)) * weights).sum())
+
+    assert_slopes((q, m, *chain.parameters()), loss)
+    parts = [
+        np.split(np.asarray(x.detach()), np.cumsum(lengths)[:-1])
+        for x, lengths in ((q, asking), (m, answering))
+    ]
+    alone = [
+        np.asarray(chain(ea.Tensor(qb), (len(qb),), ea.Tensor(mb), (len(mb),)))
+        for qb, mb in zip(*parts, strict=True)
+    ]
+    assert np.allclose(np.concatenate(alone), np.asarray(whole), atol=1e-12)
+
+
+def test_queries_and_memory_have_as_many_sequences():
+    chain = Chain(ea.attention.Spec(), memory_size=10)
+    q, m = ea.Tensor(rows((4, 2, 3))), ea.Tensor(rows((2, 6), 1, 10))
     with pytest.raises(ea.ShapeError, match=r"3 sequences of queries and 2 of keys"):
-        chain(ea.Tensor(q), asking, ea.Tensor(m), (2, 6))
+        chain(q, (4, 2, 3), m, (2, 6))
 
 
 def test_edges_need_a_packing_with_a_graph():
