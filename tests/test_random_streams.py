@@ -6,6 +6,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import helpers_cifar
+import helpers_images
+import helpers_resnet
+import helpers_series
+import helpers_transformer
 import numpy as np
 import pytest
 from helpers_fake_model import make_rows
@@ -140,25 +145,78 @@ def test_draws_in_one_place_leave_all_others_as_they_are(checkpointing: bool) ->
         np.testing.assert_array_equal(ours, expected)
 
 
+def three_steps(model: Any, inputs: dict[str, Any]) -> list[bytes]:
+    """Trains a model; returns the bits of each loss, or of the sum of outputs."""
+    optimizer = ea.optim.AdamW(model.train().parameters(), lr=0.01)
+    ea.manual_seed(3)
+    found = []
+    for _ in range(3):
+        out = model(**inputs)
+        first = out.loss if "loss" in out else ea.functional.sum(out.pooler_output)
+        first.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        found.append(first.numpy().tobytes())
+    return found
+
+
 @every_model
 def test_evolving_without_evolving_has_the_bits_of_vanilla(name: str) -> None:
-    def steps(kind: Any) -> list[np.ndarray]:
-        model = made(name, kind)
-        optimizer = ea.optim.AdamW(model.parameters(), lr=0.01)
-        inputs = inputs_for(model, batch_for(name))
-        found = []
-        for _ in range(3):
-            out = model(**inputs)
-            first = out.loss if "loss" in out else ea.functional.sum(out.pooler_output)
-            first.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            found.append(np.array(host_array(first)))
-        return found
+    plain, nothing = made(name, None), ea.attention.Evolving(alpha=0.0, beta=0.0)
+    inputs = inputs_for(plain, batch_for(name))
+    assert three_steps(made(name, nothing), inputs) == three_steps(plain, inputs)
 
-    nothing = ea.attention.Evolving(alpha=0.0, beta=0.0)
-    for ours, expected in zip(steps(nothing), steps(None), strict=True):
-        np.testing.assert_array_equal(ours, expected)
+
+LABELS = np.array([0, 1, 1, 0])
+#: Sizes and a batch of a network of every other family.
+FAMILIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "ViTForImageClassification": (
+        helpers_images.SIZES | helpers_images.DROPOUT,
+        {"pixel_values": helpers_images.draw(), "labels": LABELS},
+    ),
+    "AAResNetForImageClassification": (
+        helpers_resnet.AUGMENTED["basic"],
+        {"pixel_values": helpers_resnet.draw(4, (64, 64)), "labels": LABELS},
+    ),
+    "CifarNetForImageClassification": (
+        helpers_cifar.TINY | {"hidden_dropout_prob": 0.1},
+        {"pixel_values": helpers_resnet.draw(4, (16, 16)), "labels": LABELS},
+    ),
+    "TransformerForConditionalGeneration": (
+        helpers_transformer.SIZES,
+        helpers_transformer.draw().packed(),
+    ),
+    "EADCTransformerForClassification": (
+        helpers_series.SIZES,
+        {**helpers_series.draw().packed(), "labels": LABELS},
+    ),
+    "GATForNodeClassification": (
+        {"num_features": 3, "hidden_size": 8, "num_hidden_layers": 3},
+        {
+            "features": np.random.default_rng(0).normal(size=(4, 3)),
+            "graph": ea.Graph([0, 1, 2, 3, 1], [1, 2, 3, 0, 0], 4),
+            "labels": LABELS,
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_networks_of_a_family_share_values_and_streams(name: str) -> None:
+    sizes, inputs = FAMILIES[name]
+    cls = getattr(ea, name)
+
+    def model(*weights: float) -> Any:
+        kind = ea.attention.Evolving(*weights, kernel_size=1) if weights else None
+        chains = dict.fromkeys(cls.config_class.chains, kind)
+        ea.manual_seed(3)
+        return cls(cls.config_class(**chains, **sizes))
+
+    start, other = values_of(model()), values_of(model(0.3, 0.2))
+    assert len(other) > len(start)
+    for parameter, expected in start.items():
+        np.testing.assert_array_equal(other[parameter], expected, parameter)
+    assert three_steps(model(0.0, 0.0), inputs) == three_steps(model(), inputs)
 
 
 WEIGHT = [-0.01665212753601854, 0.2265698901261709, -0.8165124708314088]
