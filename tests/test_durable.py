@@ -239,6 +239,50 @@ def test_rotation_keeps_what_is_protected(tmp_path: Path) -> None:
         rotate(tmp_path, 0)
 
 
+def test_a_save_counts_where_an_old_one_cannot_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On NFS a file that is open elsewhere keeps its folder from being removed."""
+
+    def busy(path: Path) -> None:
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
+
+    commit(tmp_path, 1)
+    commit(tmp_path, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", busy)
+        with pytest.warns(UserWarning, match=r"-3 is saved, but cannot remove old"):
+            assert commit(tmp_path, 3, keep=2) == newest_verified(tmp_path)
+    commit(tmp_path, 4, keep=2)
+    assert names(tmp_path) == ["checkpoint-3", "checkpoint-4"]
+
+
+def test_a_checkpoint_that_cannot_be_renamed_is_replaced_and_rotated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Containers (overlayfs) rename no folder of an image; a part keeps no manifest."""
+
+    def layered(source: Path, target: Path, real: Any = os.rename) -> None:
+        if Path(source).name.startswith("checkpoint-"):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), str(source))
+        real(source, target)
+
+    commit(tmp_path, 1)
+    commit(tmp_path, 2)
+    monkeypatch.setattr(os, "rename", layered)
+    commit_directory(tmp_path / "checkpoint-2", writer(9), step=9)
+    assert verify_directory(tmp_path / "checkpoint-2")["step"] == 9
+    commit(tmp_path, 3, keep=2)
+    assert names(tmp_path) == ["checkpoint-2", "checkpoint-3"]
+    monkeypatch.setattr(shutil, "rmtree", lambda path: os.unlink(path / "none"))
+    with pytest.warns(UserWarning, match="No such file"):
+        commit(tmp_path, 4, keep=2)
+    assert names(tmp_path / "checkpoint-2") == [
+        "model.safetensors",
+        "trainer_state.json",
+    ]
+
+
 # --- left-overs ----------------------------------------------------------------------
 
 
@@ -351,6 +395,7 @@ class FaultyOs:
 
 @pytest.mark.parametrize("existing", [False, True], ids=["new", "replace"])
 @pytest.mark.parametrize(("call", "fault"), FAULTS)
+@pytest.mark.filterwarnings("ignore:.*is saved, but cannot remove old")
 def test_every_single_fault_leaves_a_checkpoint_that_verifies(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -66,7 +66,8 @@ def commit_directory(
         final_dir: the folder to create, for example ``out/checkpoint-500``.
         writer: called with an empty folder; writes regular files directly into it.
         step: training step, for the manifest.
-        keep: after success, call :func:`rotate` with this number.
+        keep: after success, call :func:`rotate` with this number; what it cannot remove
+            gives a warning.
         protect: folders that rotation must not remove, such as the best model.
         bytes_needed: expected size; 5 % more must be free before anything is written.
         replace: whether to replace a folder of this name; else it stays, and that is an
@@ -99,9 +100,12 @@ def commit_directory(
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-        if keep is not None:  # the new one may have an older number
-            safe = [*protect, final]
+    if keep is not None:
+        safe = [*protect, final]  # the new one may have an older number
+        try:
             rotate(parent, keep, prefix=_prefix(final.name), protect=safe)
+        except CheckpointError as error:
+            warnings.warn(f"{final} is saved, but {error}", stacklevel=2)
     return final
 
 
@@ -202,10 +206,11 @@ def rotate(
     if keep < 1:
         raise ValueError(f"keep is {keep}, expected at least 1")
     safe = {os.path.realpath(path) for path in protect}
-    known = list_checkpoints(parent, prefix)
-    older, removed = known[keep:], []
-    has_fallback = not older or any(_verifies(path) for path in known[1:keep])
+    removed = []
     with reported(f"cannot remove old checkpoints in {parent}", "the others remain"):
+        known = list_checkpoints(parent, prefix)
+        older = known[keep:]
+        has_fallback = not older or any(_verifies(path) for path in known[1:keep])
         for path in older:
             if not has_fallback and _verifies(path):
                 has_fallback = True
@@ -293,18 +298,16 @@ def _seal(folder: Path, step: int) -> None:
 
 def _put_in_place(temporary: Path, final: Path, replace: bool) -> None:
     """Renames a sealed folder to its final name, and may replace an existing folder."""
-    aside = temporary_name(final, "old")
     replaces = replace and os.path.lexists(final)
-    if replaces:
-        os.rename(final, aside)
+    aside = _set_aside(final, "old") if replaces else None
     try:
         os.rename(temporary, final)
     except BaseException:
-        if replaces:
+        if aside is not None:
             os.rename(aside, final)
         raise
     sync_folder(final.parent)
-    if replaces:
+    if aside is not None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
@@ -353,9 +356,26 @@ def _verifies(path: Path) -> bool:
 
 def _remove(path: Path) -> None:
     """Removes a checkpoint; a partly removed one does not keep its name."""
-    gone = temporary_name(path, "gone")
-    os.rename(path, gone)
-    shutil.rmtree(gone)
+    gone = _set_aside(path, "gone")
+    if gone is not None:
+        shutil.rmtree(gone)
+
+
+def _set_aside(path: Path, kind: str) -> Path | None:
+    """Renames a checkpoint; removes it, and returns None, where that is impossible.
+
+    overlayfs (containers) renames no folder that comes from a lower layer.
+    """
+    aside = temporary_name(path, kind)
+    try:
+        os.rename(path, aside)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        (path / MANIFEST).unlink(missing_ok=True)  # first: a part is no checkpoint
+        shutil.rmtree(path)
+        return None
+    return aside
 
 
 def _check_space(folder: Path, need: int) -> None:
