@@ -207,6 +207,23 @@ def test_numbers_are_compared_not_texts(tmp_path: Path) -> None:
     assert newest_verified(tmp_path) == tmp_path / "checkpoint-100"
 
 
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP, errno.EIO])
+def test_folders_need_not_be_syncable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def fsync(fd: int, real: Any = os.fsync) -> None:
+        if os.path.isdir(f"/proc/self/fd/{fd}"):
+            raise OSError(code, os.strerror(code))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    if code == errno.EIO:
+        with pytest.raises(CheckpointError, match="check the disk"):
+            commit(tmp_path, 1)
+    else:
+        verify_directory(commit(tmp_path, 1))
+
+
 # --- rotation ------------------------------------------------------------------------
 
 
@@ -524,65 +541,3 @@ def test_the_manifest_is_plain_json(tmp_path: Path) -> None:
     manifest = json.loads((commit(tmp_path, 3) / "manifest.json").read_text())
     assert set(manifest) == {"format", "step", "files"}
     assert set(manifest["files"]["model.safetensors"]) == {"bytes", "blake2b"}
-
-
-# --- locks ---------------------------------------------------------------------------
-
-
-def is_free(folder: Path) -> bool:
-    """Whether another process can lock the folder."""
-    program = f"""
-        import sys
-        sys.path.insert(0, {str(SRC)!r})
-        from evolving_attention.durable import locked
-        with locked({str(folder)!r}, SystemExit(3)) as held:
-            assert held
-    """
-    code = subprocess.run([sys.executable, "-c", textwrap.dedent(program)]).returncode
-    assert code in (0, 3)
-    return code == 0
-
-
-def test_a_lock_keeps_others_out_until_its_end(tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    with durable.locked(folder, KeyError()) as held:
-        assert held
-        assert not is_free(folder)
-        with pytest.raises(LookupError), durable.locked(folder, LookupError()):
-            pass
-        assert not is_free(folder)
-    assert not folder.exists()
-    assert is_free(folder)
-
-
-def test_a_lock_ends_with_its_process_but_not_with_forks_of_it(tmp_path: Path) -> None:
-    program = f"""
-        import os, sys, time
-        sys.path.insert(0, {str(SRC)!r})
-        from evolving_attention.durable import locked
-        with locked({str(tmp_path)!r}, SystemExit(3)):
-            ended = os.fork()
-            if not ended:
-                sys.exit()  # ends its copy of the block
-            os.waitpid(ended, 0)
-            if os.fork():
-                print("ready", flush=True)
-            time.sleep(600)
-    """
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        assert names(tmp_path) == [".lock"]
-        assert not is_free(tmp_path)
-        process.kill()
-        process.wait()
-        assert is_free(tmp_path)  # although the forked process goes on
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.stdout.close()
-    assert names(tmp_path) == []

@@ -20,6 +20,7 @@ TEMPORARY = re.compile(r"\.(tmp|old|gone)-(.+)\.(?:([0-9a-f]{8})-)?(\d+)")
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1 << 20
 _MAX_WRITE = 1 << 30  # Linux writes at most 2 GiB at a time
+_NO_SYNC = {errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS}
 _UNTOUCHED = "what was there before is untouched"
 _MIXED = "some files there may be new and some old, save again"
 _ADVICE = {
@@ -210,9 +211,16 @@ def opened(path: Path, flags: int) -> Iterator[int]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Syncs a folder, which makes creations, renames and removals in it durable."""
+    """Syncs a folder, which makes creations, renames and removals in it durable.
+
+    Some network and FUSE file systems sync no folders: theirs stay as they are.
+    """
     with opened(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) as fd:
-        os.fsync(fd)
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            if error.errno not in _NO_SYNC:
+                raise
 
 
 @contextmanager
