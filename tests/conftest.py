@@ -11,6 +11,7 @@ import gc
 import importlib.util
 import logging
 import os
+import signal
 import sys
 import zipfile
 from collections import Counter
@@ -26,6 +27,10 @@ if str(TESTS) not in sys.path:  # `from reference.evolving import chain`
 # One thread per worker: two workers on two cores would only take turns.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("EA_NUM_THREADS", "1")
+
+# Scripts start background commands with SIGINT ignored, also in child processes.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 RXNFP_FOLDER = "rxnfp/models/transformers"
 

@@ -91,6 +91,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=320)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # scripts may ignore it
     draw, found = random.Random(given.seed), Counter()
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder, "train.csv")

@@ -139,8 +139,8 @@ def train(
             epoch's weights are kept.
         settings: options of the training, see :class:`GraphSettings`.
 
-    SIGINT (Ctrl-C) or SIGTERM ends the training after the running epoch, with the best
-    weights so far.
+    SIGINT (Ctrl-C), SIGTERM or SIGHUP ends the training after the running epoch, with
+    the best weights so far.
 
     Raises:
         NonFiniteError: the loss became NaN or infinite.

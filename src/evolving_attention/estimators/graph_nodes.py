@@ -97,9 +97,9 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         graph_: the graph of the fit.
         history_: one dict per epoch: loss, validation_loss, validation_accuracy.
         best_epoch_: the epoch whose weights were kept.
-        interrupted_: "SIGINT" or "SIGTERM", if that signal ended training: the best
-            epoch so far is kept. A second Ctrl-C raises KeyboardInterrupt. None:
-            training was not interrupted.
+        interrupted_: "SIGINT", "SIGTERM" or "SIGHUP", if that signal ended training:
+            the best epoch so far is kept. A second Ctrl-C raises KeyboardInterrupt.
+            None: training was not interrupted.
         n_features_in_: number of columns of X.
         feature_names_in_: column names, if X was a DataFrame with names; a DataFrame
             with other names, or another order, is refused later.
@@ -161,7 +161,8 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         Raises:
             ConfigError, InputError, ShapeError, DTypeError: an option or an array
                 cannot be used; says which.
-            Interrupted: SIGTERM ended training; the best epoch so far is kept.
+            Interrupted: SIGTERM or SIGHUP ended training; the best epoch so far is
+                kept.
         """
         import evolving_attention as ea
 

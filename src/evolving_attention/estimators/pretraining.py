@@ -93,7 +93,7 @@ def pretrain(
     Raises:
         ConfigError, InputError: an option or the series cannot be used.
         OutOfMemory: the longest batch does not fit in memory.
-        Interrupted: SIGTERM came, or Ctrl-C before the first epoch had ended.
+        Interrupted: SIGTERM or SIGHUP came, or Ctrl-C before the first epoch had ended.
 
     Source: Wang et al., Convolution-enhanced Evolving Attention Networks, Eq. 7 and 8.
     """

@@ -1,7 +1,8 @@
-"""Handles SIGINT and SIGTERM in training: finish the step, save, then leave.
+"""Handles signals that end a process in training: finish the step, save, then leave.
 
 The first signal only sets a flag that the loop reads after each step; the second one
-acts at once.
+acts at once, unless it is SIGHUP. Signals that the process ignores stay ignored: SIGHUP
+of ``nohup``, SIGINT of a script's background commands.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import threading
 from types import FrameType
 from typing import Any
 
-HANDLED = (signal.SIGINT, signal.SIGTERM)
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class SignalReceived(Exception):
@@ -32,9 +33,10 @@ class InterruptGuard:
         self._previous: dict[int, Any] = {}
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.received is not None:
+        if self.received is None:
+            self.received = number
+        elif number != signal.SIGHUP:  # the shell and the terminal may both send it
             raise KeyboardInterrupt
-        self.received = number
 
     @property
     def name(self) -> str:
@@ -44,7 +46,8 @@ class InterruptGuard:
     def __enter__(self) -> InterruptGuard:
         if threading.current_thread() is threading.main_thread():
             for number in HANDLED:
-                self._previous[number] = signal.signal(number, self._handle)
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._previous[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:

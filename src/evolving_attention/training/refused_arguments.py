@@ -43,7 +43,7 @@ _REASONS = {
         "push_to_hub hub_token hub_model_id hub_strategy hub_private_repo "
         "hub_always_push hub_revision"
     ),
-    "SIGINT and SIGTERM always save a checkpoint; leave it out": (
+    "SIGINT, SIGTERM and SIGHUP always save a checkpoint; leave it out": (
         "enable_jit_checkpoint"
     ),
     "an encoder has no cache": "use_cache",

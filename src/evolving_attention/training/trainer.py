@@ -61,8 +61,8 @@ class Trainer(Optimizers, Surroundings):
 
     A run is a function of model, data and arguments: its result is bit-identical for
     any number of threads, and after any interruption and resume. A non-finite loss or
-    gradient stops it before the weights change; SIGINT and SIGTERM save and leave.
-    Processes started by mpirun or torchrun train one model together: see
+    gradient stops it before the weights change; SIGINT, SIGTERM and SIGHUP save and
+    leave. Processes started by mpirun or torchrun train one model together: see
     docs/distributed.md. Parameters with ``requires_grad = False`` are frozen: they have
     no gradients, moments or decay, and backward stops at the first trained layer.
 
