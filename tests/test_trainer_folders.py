@@ -344,6 +344,31 @@ def test_an_own_save_model_writes_the_checkpoints(tmp_path: Path) -> None:
     assert last.endswith("checkpoint-8")
 
 
+@pytest.mark.filterwarnings("ignore:.*is not usable and is passed over")
+def test_checkpoints_that_cannot_be_read_are_never_removed(tmp_path, monkeypatch):
+    def faulty(fd: int, size: int) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    run = trainer(tmp_path, max_steps=8)
+    run.train()
+    fields = Fields([(TrainingArguments, "Training")])
+    ways = (
+        lambda: check_output_dir(run.args),
+        lambda: resumable(fields, {}, tmp_path),  # of sweeps and several seeds
+        lambda: run.train("auto"),
+        lambda: run.train(True),
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "read", faulty)
+        for way in ways:
+            with pytest.raises(CheckpointError, match=r"holds .*-8.* check the disk"):
+                way()
+        assert (
+            check_output_dir(trainer(tmp_path, overwrite_output_dir=True).args) is None
+        )
+    assert check_output_dir(run.args) == str(tmp_path / "checkpoint-8")
+
+
 class Elsewhere(Trainer):
     """Writes the model into output_dir of the arguments, whatever it is asked for."""
 

@@ -338,14 +338,17 @@ def resumable(options: Fields, given: dict[str, Any], folder: Path) -> dict[str,
 
     A run that ended before its first save left files without a checkpoint; they are
     overwritten. Commands without checkpoints train again with the same options.
+
+    Raises:
+        CheckpointError: it has checkpoints, and none can be read.
     """
     if given.get("overwrite_output_dir"):
         return given
-    from evolving_attention.training.checkpoint import get_last_checkpoint, recover
+    from evolving_attention.training.checkpoint import newest, recover
 
     if "resume_from_checkpoint" not in options.options or not folder.is_dir():
         return given
     recover(folder)
-    if get_last_checkpoint(folder) is None:
+    if newest(folder) is None:
         return {**given, "overwrite_output_dir": True}
     return given

@@ -49,6 +49,7 @@ __all__ = [
     "find",
     "get_last_checkpoint",
     "load_model",
+    "newest",
     "recover",
     "refuse_others",
     "restore",
@@ -91,6 +92,23 @@ def get_last_checkpoint(folder: str | pathlib.Path) -> str | None:
     """
     found = durable.newest_verified(folder)
     return None if found is None else str(found)
+
+
+def newest(folder: str | pathlib.Path) -> str | None:
+    """Returns the checkpoint to go on from, or None where there is no checkpoint.
+
+    Raises:
+        CheckpointError: there are some, and none is valid: a fresh run would remove
+            what a fault of the disk may only have made unreadable for now.
+    """
+    last, there = get_last_checkpoint(folder), durable.list_checkpoints(folder)
+    if last is None and there:
+        raise CheckpointError(
+            f"{folder} holds {there[0].name}, expected a checkpoint that can be read "
+            "(the warnings say why none can); check the disk and try again, or choose "
+            "another output_dir"
+        )
+    return last
 
 
 @contextmanager
@@ -136,6 +154,7 @@ def check_output_dir(args: TrainingArguments) -> str | None:
     Raises:
         ConfigError: the folder has files but no checkpoint, and overwrite_output_dir is
             not set: the files may be user data.
+        CheckpointError: it has checkpoints, and none can be read.
     """
     folder = pathlib.Path(args.output_dir)
     if args.overwrite_output_dir or not folder.exists():
@@ -146,7 +165,7 @@ def check_output_dir(args: TrainingArguments) -> str | None:
             "another name"
         )
     recover(folder)
-    last = get_last_checkpoint(folder)
+    last = newest(folder)
     names = {path.name for path in folder.iterdir()} - LOGS
     if last is None and not all(map(durable.is_leftover, names)):
         raise ConfigError(
@@ -243,7 +262,8 @@ def find(args: TrainingArguments, wanted: bool | str | None) -> pathlib.Path | N
             "of a checkpoint; set the length of a run by num_train_epochs or max_steps"
         )
     if wanted is True or wanted == "auto":
-        last = get_last_checkpoint(args.output_dir)
+        look = get_last_checkpoint if args.overwrite_output_dir else newest
+        last = look(args.output_dir)
         if last is None and wanted is True:
             raise CheckpointError(
                 f"resume_from_checkpoint=True, expected a checkpoint-N in "
