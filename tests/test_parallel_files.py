@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import evolving_attention as ea
+from evolving_attention.data.lines import open_file
 from evolving_attention.data.parallel_files import read_parallel, read_sentences
 from evolving_attention.data.parallel_rows import from_rows
 
@@ -79,3 +81,10 @@ def test_rows_as_datasets_has_them():
         from_rows(rows, "en", "fr")
     with pytest.raises(ea.InputError, match=r"rows\[1\]: 'de' is 2, expected a text"):
         from_rows([rows[0], {"en": "Two.", "de": 2}], "en", "de")
+
+
+@pytest.mark.parametrize("read", [read_sentences, lambda file: open_file(file).read()])
+def test_a_fault_of_the_disk_names_the_file(read: Callable[[Path], object]):
+    says = r"^/proc/self/mem: cannot be read .*Input/output error.*check the disk"
+    with pytest.raises(ea.DataError, match=says):
+        read(Path("/proc/self/mem"))  # its beginning is no address: EIO

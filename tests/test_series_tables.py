@@ -26,6 +26,11 @@ def table(tmp_path):
     return write
 
 
+def test_a_fault_of_the_disk_names_the_table() -> None:
+    with pytest.raises(DataError, match=r"^/proc/self/mem: cannot be read .*the disk"):
+        read_csv("/proc/self/mem")  # its beginning is no address: EIO
+
+
 LONG = """id,time,a,b,label
 x,2,1,2,L
 w,1,5,,R

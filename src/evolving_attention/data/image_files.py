@@ -124,12 +124,7 @@ def _content(path: Path, where: str) -> bytes:
                 "picture or leave it out",
                 where,
             )
-        try:
-            return file.read()
-        except OSError as error:
-            raise DataError(
-                f"cannot be read ({error}), expected a picture; get it again", where
-            ) from None
+        return file.read()
 
 
 def _bomb(found: str, where: str) -> DataError:

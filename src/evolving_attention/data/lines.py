@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from evolving_attention.data.report import RowCollector
 from evolving_attention.errors import DataError
@@ -25,14 +26,36 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
 
 
-def open_file(path: Path) -> BinaryIO:
-    """Open a data file for reading, or raise :class:`DataError` with the reason."""
+class _DataFile(io.FileIO):
+    """A file that names itself where reading it fails, as a :class:`DataError`."""
+
+    def readinto(self, buffer: Any, /) -> int:
+        with self._named():
+            return super().readinto(buffer)
+
+    def readall(self) -> bytes:
+        with self._named():
+            return super().readall()
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DataError(
+                f"cannot be read ({error}); check the disk, and try again",
+                str(self.name),
+            ) from error
+
+
+def open_file(path: Path) -> io.BufferedReader:
+    """Open a data file; a failure, also of reading, is a :class:`DataError`."""
     try:
         if path.is_dir():
             raise DataError("is a folder; expected a data file", str(path))
         if path.exists() and not path.is_file():
             raise DataError("is not a regular file", str(path))
-        return path.open("rb")
+        return io.BufferedReader(_DataFile(path))
     except DataError:
         raise
     except FileNotFoundError as error:
@@ -50,7 +73,7 @@ def open_text(path: Path) -> Iterator[BinaryIO]:
             of the latter may be detected only during reading.
     """
     with open_file(path) as handle:
-        start = handle.peek(4)[:4]  # type: ignore[attr-defined]
+        start = handle.peek(4)[:4]
         if start == _ZIP:
             raise DataError(
                 "is a zip archive, expected a text file or gzip of one; unpack it",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import itertools
 import logging
 import re
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from evolving_attention.data.lines import open_file
 from evolving_attention.data.records import check_separator
 from evolving_attention.data.series_axes import (
     CHANNELS,
@@ -331,7 +333,7 @@ def _values(column: Any) -> Array:
 
 def _header(path: Path, delimiter: str | None) -> tuple[str, list[str], int, str]:
     """Reads the header: its first line, the names, its lines, and the delimiter."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with io.TextIOWrapper(open_file(path), encoding="utf-8-sig", newline="") as file:
         first = file.readline()
         if delimiter is None:
             delimiter = max(_DELIMITERS, key=first.count)
@@ -343,7 +345,7 @@ def _header(path: Path, delimiter: str | None) -> tuple[str, list[str], int, str
 def _refuse_nul(path: Path) -> None:
     """Refuse a file with a NUL character, which would end a cell for pandas."""
     line = 1
-    with path.open("rb") as file:
+    with open_file(path) as file:
         while block := file.read(_BLOCK):
             if (place := block.find(b"\0")) >= 0:
                 line += block.count(b"\n", 0, place)
