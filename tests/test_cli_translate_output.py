@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import shutil
@@ -138,6 +140,33 @@ def interrupt(patch: pytest.MonkeyPatch, at: int) -> None:
 
     patch.setattr(ea.Translator, "translate", interrupted)
     patch.setattr(translate_generate, "CHUNK", 2)
+
+
+def test_a_full_disk_names_the_output_and_the_way_on(
+    run: Any, words: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    class Full(io.FileIO):
+        def write(self, data: Any, /) -> int:
+            if self.tell():
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return super().write(data)
+
+    def opened(path: Path, *mode: Any, real: Any = Path.open, **options: Any) -> Any:
+        if path != tmp_path / "out":
+            return real(path, *mode, **options)
+        return io.BufferedWriter(Full(path, "w"))
+
+    words += ["--output_file", tmp_path / "out"]
+    with monkeypatch.context() as patch:
+        patch.setattr(translate_generate, "CHUNK", 2)
+        patch.setattr(Path, "open", opened)
+        code, _, told = run(*words)
+    assert code == 4
+    assert f"cannot write {tmp_path / 'out'}: [Errno 28] No space" in told
+    assert "--resume continues after them. To go on, free disk space" in told
+    assert len((tmp_path / "out").read_bytes().splitlines()) == 2
+    assert run(*words, "--resume")[0] == 0
+    assert len((tmp_path / "out").read_bytes().splitlines()) == 9
 
 
 def test_a_first_part_goes_on_with_its_own_options_alone(

@@ -6,12 +6,14 @@ import dataclasses
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from evolving_attention import durable
 from evolving_attention.cli.contents import content_hashes, other_contents
 from evolving_attention.cli.repeat_results import read_record
+from evolving_attention.durable.files import reported
 from evolving_attention.errors import ConfigError
 
 # Options that change neither a line nor the sentence it belongs to.
@@ -123,8 +125,16 @@ class Output:
                 record = {**self._options, _CONTENT: self._content}
                 durable.write_json(self._record, record)
         if self._out is not None:
-            self._out.write("".join(f"{line}\n" for line in lines).encode())
-            self._out.flush()
+            with self._reported():
+                self._out.write("".join(f"{line}\n" for line in lines).encode())
+                self._out.flush()
+
+    def _reported(self) -> AbstractContextManager[None]:
+        """Names the file in errors, and the way on; not a pipe or a device."""
+        if self._path is None or not self._path.is_file():
+            return nullcontext()
+        state = "its complete lines are kept, and --resume continues after them"
+        return reported(f"cannot write {self._path}", state)
 
     def __enter__(self) -> Output:
         return self
@@ -134,7 +144,8 @@ class Output:
         if kind is None:
             self.write([])
         if self._path is not None and self._out is not None:
-            self._out.close()
+            with self._reported():
+                self._out.close()
         if kind is None and self._path is not None:
             self._record.unlink(missing_ok=True)
 
