@@ -122,10 +122,12 @@ def test_json_file_holds_all_arguments_and_options_have_the_last_word(tmp_path):
     ("text", "code", "says"),
     [
         ("{", 3, "args.json:1:2: not JSON"),
-        ("[]", 3, "holds a list, expected one object"),
+        ("[]", 3, "a JSON list; expected one object"),
+        ("[" * 100_000, 3, "args.json: not usable JSON"),
+        ('{"count": 1, "count": 2}', 3, "key 'count' appears twice; correct it"),
         ('{"learning_rat": 1}', 2, "did you mean 'learning_rate'?"),
         ('{"count": "x"}', 2, "'count' is 'x', expected a whole number"),
-        (None, 3, "cannot be read"),
+        (None, 3, "no such file; check the path"),
     ],
 )
 def test_json_file_mistakes(tmp_path, capsys, text, code, says):
@@ -509,7 +511,7 @@ def test_run_glue_is_glue():
         ("demo --alpha 2", 2, "Invalid value for '--alpha'"),
         ("demo --train_size 3", 2, "Invalid value for '--train_size'"),
         ("nothing", 2, "No such command"),
-        ("glue nowhere.json", 3, "nowhere.json: cannot be read"),
+        ("glue nowhere.json", 3, "nowhere.json: no such file"),
     ],
 )
 def test_mistakes_in_the_process(words, code, says, tmp_path):

@@ -254,7 +254,7 @@ def test_a_damaged_record_of_a_run_is_told(
     assert (code, f"{out / name}: " in told, "expected" in told) == (3, 1, 1), told
     (out / name).write_text("[" * 100_000)
     code, _, told = command(*words)
-    assert (code, f"{out / name}: cannot be read" in told) == (3, True), told
+    assert (code, f"{out / name}: not usable JSON" in told) == (3, True), told
     (out / name).write_text(json.dumps({**good, "loss": 10**400}))  # no score
     assert command(*words)[0] == (0 if name.startswith("seed") else 2)
 

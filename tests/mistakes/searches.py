@@ -309,7 +309,7 @@ ROWS = {
         r"above 0",
     ),
     "a space that is no JSON": Row(
-        space_file("{"), ea.DataError, r"cannot be read", r"space\.json", r"JSON object"
+        space_file("{"), ea.DataError, r"not JSON", r"space\.json:1:2", r"an object of"
     ),
     "an entry of a space that is a number": Row(
         space_file('{"alpha": 0.1}'), ea.DataError, r"0\.1", r"space\.json", r"a list"

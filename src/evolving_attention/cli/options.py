@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,8 @@ from typing import Annotated, Any
 import typer
 
 from evolving_attention.cli.common import HELP_OPTIONS, guarded
-from evolving_attention.errors import ConfigError, DataError, suggestion
+from evolving_attention.data.json_objects import read_object
+from evolving_attention.errors import ConfigError, suggestion
 from evolving_attention.field_types import (
     FALSE_WORDS,
     JSON,
@@ -293,27 +293,8 @@ def read_json_arguments(path: str, fields: Fields) -> dict[str, Any]:
         DataError: the file is missing or not a JSON object.
         ConfigError: a name is not an option.
     """
-    file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot be read ({error}); check the path", path) from error
-    try:
-        values = json.loads(text)
-    except ValueError as error:
-        line, column = getattr(error, "lineno", None), getattr(error, "colno", None)
-        raise DataError(
-            f"not JSON ({error}); expected one object with the options",
-            path,
-            line,
-            column,
-        ) from error
-    if not isinstance(values, dict):
-        raise DataError(
-            f"holds a {type(values).__name__}, expected one object with the options, "
-            'for example {"task_name": "cola", "output_dir": "out"}',
-            path,
-        )
+    example = '{"task_name": "cola", "output_dir": "out"}'
+    values = read_object(Path(path), f"one object with the options, such as {example}")
     result = {}
     for name, value in values.items():
         key = name.replace("-", "_")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 
 from evolving_attention.cli.attention_arguments import refuse
 from evolving_attention.cli.timeseries_results import align
+from evolving_attention.data.json_objects import read_object
 from evolving_attention.errors import DataError
 
 RUN, RESULTS = "run.json", "results.json"
@@ -70,22 +70,9 @@ def read_record(file: Path) -> dict[str, Any] | None:
     Raises:
         DataError: the file is damaged.
     """
-    try:
-        record = json.loads(file.read_text("utf-8"))
-    except FileNotFoundError:
+    if not file.exists():
         return None
-    except (OSError, RecursionError, ValueError) as error:
-        raise DataError(
-            f"cannot be read as a run's record ({error}); remove the file to run again",
-            str(file),
-        ) from error
-    if not isinstance(record, dict):
-        raise DataError(
-            f"holds a {type(record).__name__}, expected the record of a run; remove "
-            "the file to run again",
-            str(file),
-        )
-    return record
+    return read_object(file, "the record of a run", "remove the file to run again")
 
 
 def read_run(file: Path, seed: int) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ import typer
 
 from evolving_attention.cli.attention_arguments import refuse
 from evolving_attention.cli.options import Fields, Option
+from evolving_attention.data.json_objects import read_object
 from evolving_attention.errors import ConfigError, DataError, suggestion
 
 
@@ -243,20 +244,10 @@ def _from_words(text: str, fields: Fields) -> tuple[str, Choice | Range]:
 
 
 def _from_file(file: Path, fields: Fields) -> Space:
-    try:
-        found = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"cannot be read as a search space ({error}); expected a JSON object such "
-            'as {"alpha": [0.1, 0.2]}',
-            str(file),
-        ) from error
-    if not isinstance(found, Mapping) or not found:
-        raise DataError(
-            'expected an object of options and their values, such as {"alpha": [0.1, '
-            "0.2]}; write one",
-            str(file),
-        )
+    expected = 'an object of options and their values, such as {"alpha": [0.1, 0.2]}'
+    found = read_object(file, expected)
+    if not found:
+        raise DataError(f"is empty, expected {expected}; write one", str(file))
     space: Space = {}
     for name, values in found.items():
         option = _option(name, fields, str(file))

@@ -9,6 +9,7 @@ from typing import Any
 
 from evolving_attention.data.lines import MAX_LINE_CHARS, open_file, read_lines
 from evolving_attention.data.report import RowCollector
+from evolving_attention.errors import DataError
 
 MAX_ARRAY_BYTES = 1 << 30
 
@@ -24,11 +25,6 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
-
-
-def decoder() -> json.JSONDecoder:
-    """Returns a decoder that refuses repeated keys and numbers that are not JSON."""
-    return _DECODER
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant)
@@ -60,20 +56,53 @@ def read_objects(
         yield number, 0, text, value
 
 
+def read_object(
+    path: Path, expected: str, remedy: str = "correct it"
+) -> dict[str, Any]:
+    """Reads a file that is one JSON object.
+
+    Args:
+        path: the file.
+        expected, remedy: what the file should hold and what to do, for messages.
+
+    Raises:
+        DataError: the file cannot be read or is not such an object; says where.
+    """
+    text = _text(path, f"convert the file, or {remedy}")
+    try:
+        value = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        reason = f"not JSON: {error.msg}; expected {expected}; {remedy}"
+        raise DataError(reason, str(path), error.lineno, error.colno) from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"not usable JSON: {error}; {remedy}", str(path)) from None
+    if not isinstance(value, dict):
+        reason = f"a JSON {type(value).__name__}; expected {expected}; {remedy}"
+        raise DataError(reason, str(path))
+    return value
+
+
+def _text(path: Path, remedy: str) -> str:
+    """Returns the text of a file that is one JSON value, or raises DataError."""
+    with open_file(path) as handle:
+        raw = handle.read(MAX_ARRAY_BYTES + 1)
+    if len(raw) > MAX_ARRAY_BYTES:
+        reason = "more than 1 GiB of JSON, expected less; split it, or use JSON lines"
+        raise DataError(reason, str(path))
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        column = error.start - raw.rfind(b"\n", 0, error.start)
+        reason = f"byte 0x{raw[error.start]:02x} is not UTF-8; {remedy}"
+        raise DataError(reason, str(path), line, column) from None
+
+
 def _array(
     path: Path, collector: RowCollector
 ) -> Iterator[tuple[int, int, str, dict[str, Any]]]:
     """Yields objects of a file that is one JSON array; a syntax error ends the file."""
-    with open_file(path) as handle:
-        raw = handle.read(MAX_ARRAY_BYTES + 1)
-    if len(raw) > MAX_ARRAY_BYTES:
-        collector.fail("JSON array of more than 1 GiB; use JSON lines (.jsonl)", 1, 1)
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        column = error.start - raw.rfind(b"\n", 0, error.start)
-        collector.fail("not UTF-8; convert the file", line, column)
+    text = _text(path, "convert the file")
     position, counted, line = text.index("[") + 1, 0, 1
     while True:
         while position < len(text) and text[position] in " \t\r\n,":

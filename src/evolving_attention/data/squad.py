@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
-from evolving_attention.data.json_objects import MAX_ARRAY_BYTES, decoder, unclean
-from evolving_attention.data.lines import open_file
+from evolving_attention.data.json_objects import read_object, unclean
 from evolving_attention.errors import ConfigError, DataError, require
 from evolving_attention.notices import say
 
@@ -130,7 +128,8 @@ def load(path: str | Path, *, bad_rows: str = "raise") -> Questions:
         raise ConfigError(
             f"bad_rows={bad_rows!r}, expected one of {', '.join(_POLICIES)}; choose one"
         )
-    found = _read(Path(path))
+    expected = "an object with 'data', as SQuAD has it"
+    found = read_object(Path(path), expected, "get it again, or correct it")
     data = _member(found, "data", list, str(path), "the file")
     rows = _nested(data, str(path))
     return _checked(rows, str(path), bad_rows)
@@ -156,37 +155,6 @@ def from_rows(
 
 
 # ------------------------------------------------------------------------------ reading
-
-
-def _read(path: Path) -> dict[str, Any]:
-    with open_file(path) as handle:
-        raw = handle.read(MAX_ARRAY_BYTES + 1)
-    if len(raw) > MAX_ARRAY_BYTES:
-        raise DataError("has more than 1 GiB, expected less; split it", str(path))
-    try:
-        value = decoder().decode(raw.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        column = error.start - raw.rfind(b"\n", 0, error.start)
-        raise DataError(
-            f"byte 0x{raw[error.start]:02x} is not UTF-8; convert the file",
-            *(str(path), line, column),
-        ) from None
-    except json.JSONDecodeError as error:
-        raise DataError(
-            f"not JSON: {error.msg}; expected a file of SQuAD; get it again, or "
-            "correct it",
-            *(str(path), error.lineno, error.colno),
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"not usable JSON: {error}; correct it", str(path)) from None
-    if not isinstance(value, dict):
-        raise DataError(
-            f"holds a JSON {type(value).__name__}, expected an object with 'data', as "
-            "SQuAD has it",
-            str(path),
-        )
-    return value
 
 
 _Placed = tuple[str, Mapping[str, Any], Mapping[str, Any]]
