@@ -48,6 +48,7 @@ _MODEL = [
 _DATA = (arguments.SeriesDataArguments, "Data")
 _TABLES = (arguments.TableArguments, "Tables")
 _TRAINING = (arguments.SeriesTrainingArguments, "Training")
+_Learned = tuple[Callable[[Path], None], Any, Any]  # what saves, result, model
 _RECORDED = ("seed", "best_epoch", "epochs", "fit_seconds")  # numbers of a run's record
 
 
@@ -108,7 +109,6 @@ def _train(
 ) -> dict[str, Any] | None:
     import evolving_attention as ea
     from evolving_attention.estimators import files
-    from evolving_attention.training.state import plain
 
     if training.compare is not None:
         check_comparable(training.compare, training.seeds)
@@ -131,27 +131,64 @@ def _train(
         check_scorable(
             train_part, test_part, limit, options["missing"], options["longer"]
         )
-    root, runs = Path(training.output_dir), []
     content: dict[str, Any] = {
         "train": content_hash(train_part),
         **content_hashes({"pretrained": training.pretrained}),
     }
+
+    def learned(seed: int) -> _Learned:
+        estimator: Any = kind(**options, random_state=seed)
+        fit(estimator, train_part, train_part.y)
+        return estimator.save, estimator.result_, estimator.model_
+
+    return _runs(training, learned, options, content, test=test_part)
+
+
+def _runs(
+    training: Any,
+    learned: Callable[[int], _Learned],
+    options: dict[str, Any],
+    content: dict[str, Any],
+    *,
+    test: Any = None,
+    several: bool = True,
+) -> dict[str, Any] | None:
+    """Trains a model with each seed that the folder lacks; returns all results.
+
+    Args:
+        training: the options of the group Training.
+        learned: trains with a seed.
+        options, content: what the record of a run keeps, to compare with the next call.
+        test: the series to score a model on, if any.
+        several: whether each seed has a folder of its own.
+
+    Raises:
+        Interrupted: a signal came; the best epoch so far is saved.
+    """
+    from evolving_attention.training.state import plain
+
+    root, runs = Path(training.output_dir), []
     with locked_folder(root):
         for seed in training.seeds:
-            folder, wanted = root / f"seed-{seed}", {**options, "random_state": seed}
-            record = agreed(_kept(folder, wanted, content, training))
+            folder, record = root, None
+            if several:
+                folder = root / f"seed-{seed}"
+                wanted = {**options, "random_state": seed}
+                record = agreed(_kept(folder, wanted, content, training))
             if record is None:
-                record = _one_run(
-                    kind, folder, root, options, seed, train_part, content
-                )
-            if test_part is not None and distributed.is_first():
-                _score(folder, record, test_part, options["device"])
+                save, result, model = learned(seed)
+                record = run_record(result, model, seed, options)
+                record["content"] = dict(content)
+                _save(save, folder, root, record, options["n_epochs"])
+            if test is not None and distributed.is_first():
+                _score(folder, record, test, options["device"])
             runs.append(record)
             _LOGGER.info("seed %d: %s, saved in %s", seed, one_line(record), folder)
         if not distributed.is_first():
             return None
         results = collected(runs, table(runs), training.compare)
-        durable.write_json(root / RESULTS, plain(results))
+        if several:
+            durable.write_json(root / RESULTS, plain(results))
         return results
 
 
@@ -269,28 +306,6 @@ def _read_run(file: Path, seed: int) -> dict[str, Any] | None:
             f"{', '.join(_RECORDED)}; remove the file to run again",
             str(file),
         )
-    return record
-
-
-def _one_run(
-    kind: Any,
-    folder: Path,
-    root: Path,
-    options: dict[str, Any],
-    seed: int,
-    train: Any,
-    content: dict[str, Any],
-) -> dict[str, Any]:
-    """Fits one estimator and saves it; after a signal, saves the best epoch so far.
-
-    Raises:
-        Interrupted: a signal came; the message says what is saved.
-    """
-    estimator = kind(**options, random_state=seed)
-    fit(estimator, train, train.y)
-    record = run_record(estimator.result_, estimator.model_, seed, options)
-    record["content"] = dict(content)
-    _save(estimator.save, folder, root, record, options["n_epochs"])
     return record
 
 
@@ -414,7 +429,8 @@ def _is_whole(file: Path) -> bool:
 def _pretrain(
     data: Any, tables: Any, model: Any, attention: Any, mask: Any, training: Any
 ) -> dict[str, Any] | None:
-    from evolving_attention.training.state import plain
+    import evolving_attention as ea
+    from evolving_attention.estimators.pretraining import learn
 
     if training.pretrained:
         raise ConfigError(
@@ -433,26 +449,16 @@ def _pretrain(
     longest = _longest(train_part, test_part)
     options = _options(model, attention, training, longest)
     options.pop("pretrained")
-    content, runs = {"train": content_hash(train_part, targets=False)}, []
-    with locked_folder(root):
-        for seed in training.seeds:
-            folder, record = root, None
-            if several:
-                folder = root / f"seed-{seed}"
-                wanted = {**options, **vars(mask), "random_state": seed}
-                record = agreed(_kept(folder, wanted, content, training))
-            if record is None:
-                record = _one_pretraining(
-                    folder, root, options, mask, seed, train_part, content
-                )
-            runs.append(record)
-            _LOGGER.info("seed %d: %s, saved in %s", seed, one_line(record), folder)
-        if not distributed.is_first():
-            return None
-        results = collected(runs, table(runs), training.compare)
-        if several:
-            durable.write_json(root / RESULTS, plain(results))
-        return results
+    content = {"train": content_hash(train_part, targets=False)}
+
+    def learned(seed: int) -> _Learned:
+        estimator = ea.TimeSeriesRegressor(**options, random_state=seed)
+        ratio, span = mask.mask_ratio, mask.mean_span
+        fitted, result = learn(estimator, train_part.X, ratio=ratio, mean_span=span)
+        return fitted.save_pretrained, result, fitted
+
+    every = {**options, **vars(mask)}
+    return _runs(training, learned, every, content, several=several)
 
 
 PRETRAIN = of_groups(
@@ -466,30 +472,3 @@ PRETRAIN = of_groups(
     --output_dir out/vowels-pre
     """,
 )
-
-
-def _one_pretraining(
-    folder: Path,
-    root: Path,
-    options: dict[str, Any],
-    mask: Any,
-    seed: int,
-    train: Any,
-    content: dict[str, Any],
-) -> dict[str, Any]:
-    """Pre-trains one model and saves it; after a signal, the best epoch so far.
-
-    Raises:
-        Interrupted: a signal came; the message says what is saved.
-    """
-    import evolving_attention as ea
-    from evolving_attention.estimators.pretraining import learn
-
-    estimator = ea.TimeSeriesRegressor(**options, random_state=seed)
-    fitted, result = learn(
-        estimator, train.X, ratio=mask.mask_ratio, mean_span=mask.mean_span
-    )
-    record = run_record(result, fitted, seed, {**options, **vars(mask)})
-    record["content"] = dict(content)
-    _save(fitted.save_pretrained, folder, root, record, options["n_epochs"])
-    return record
