@@ -135,7 +135,7 @@ NEEDED: dict[type, dict[str, Any]] = {
 # whose fields are the slots (test_attention_slots).
 RECORDS = """
     Answers CheckpointFolder Choice Command Construction EvaluationResult FitResult
-    FitSettings Given GlueTask GraphData GraphSettings ImageClassifierOutput KnownLabels
+    FitSettings Given GlueTask GraphData ImageClassifierOutput KnownLabels
     Launch LoadReport Mismatch ModelOutput MultipleChoiceModelOutput NameTable Noun
     Option PaperSpace Parts Pictures Plan Probe Probes Profile Question
     QuestionAnsweringModelOutput Range Reading RowReport Rules RunData RunParts RunPlan

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import pickle
@@ -330,9 +329,7 @@ def test_a_subclass_may_take_any_option():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_keeps_the_best_epoch(data, monkeypatch, number):
     x, y, graph = data
-    monkeypatch.setattr(
-        ea.GraphNodeClassifier, "_settings", _signalling(number, epoch=3)
-    )
+    monkeypatch.setattr(ea.GraphNodeClassifier, "_show", _signalling(number, epoch=3))
     classifier = ea.GraphNodeClassifier(**SMALL)
     told = pytest.warns(UserWarning, match="SIGINT after 3 of 40 .* from scratch")
     if number == signal.SIGTERM:
@@ -347,9 +344,7 @@ def test_a_signal_keeps_the_best_epoch(data, monkeypatch, number):
 def test_a_second_signal_ends_the_fit(data, monkeypatch):
     x, y, graph = data
     numbers = (signal.SIGTERM, signal.SIGINT)
-    monkeypatch.setattr(
-        ea.GraphNodeClassifier, "_settings", _signalling(*numbers, epoch=1)
-    )
+    monkeypatch.setattr(ea.GraphNodeClassifier, "_show", _signalling(*numbers, epoch=1))
     classifier = ea.GraphNodeClassifier(**SMALL)
     with pytest.raises(KeyboardInterrupt):
         classifier.fit(x, y, graph=graph)
@@ -357,12 +352,11 @@ def test_a_second_signal_ends_the_fit(data, monkeypatch):
 
 
 def _signalling(*numbers, epoch):
-    """Settings of a fit to which the signals are sent at the end of the epoch."""
-    usual = ea.GraphNodeClassifier._settings
+    """A method for the end of an epoch, which sends the signals to the process."""
 
-    def send(row):
+    def send(self, row):
         if row["epoch"] == epoch:
             for number in numbers:
                 signal.raise_signal(number)
 
-    return lambda self: dataclasses.replace(usual(self), on_epoch=send)
+    return send

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,29 +17,11 @@ from evolving_attention.estimators.fitting import FitResult
 from evolving_attention.optim import AdamW
 from evolving_attention.training.interrupts import InterruptGuard
 
+if TYPE_CHECKING:
+    from evolving_attention.estimators.graph_nodes import GraphNodeClassifier
+
 Array = np.ndarray[Any, Any]
 _IGNORED = -100  # label of nodes that the loss ignores
-
-
-@dataclasses.dataclass(frozen=True)
-class GraphSettings:
-    """How a model is trained on a graph.
-
-    Attributes:
-        n_epochs: number of steps.
-        learning_rate: learning rate of Adam.
-        weight_decay: λ; λ/2 · Σ θ² of all parameters is added to the loss.
-        patience: training ends after this many consecutive epochs in which neither the
-            validation loss nor the validation accuracy is as good as the best before;
-            None: never.
-        on_epoch: called with the row of each epoch.
-    """
-
-    n_epochs: int
-    learning_rate: float
-    weight_decay: float
-    patience: int | None
-    on_epoch: Callable[[dict[str, float]], None] | None = None
 
 
 def inputs_of(X: Any, graph: Any) -> dict[str, Any]:
@@ -127,7 +108,8 @@ def train(
     numbers: Array,
     training: Array,
     validation: Array,
-    settings: GraphSettings,
+    settings: GraphNodeClassifier,
+    on_epoch: Callable[[dict[str, float]], None],
 ) -> FitResult:
     """Trains on the nodes ``training``; the model ends with its best weights.
 
@@ -137,7 +119,8 @@ def train(
         numbers: the class of each node; only the nodes in the two sets below are read.
         training, validation: indices of nodes; if ``validation`` is empty, the last
             epoch's weights are kept.
-        settings: options of the training, see :class:`GraphSettings`.
+        settings: the estimator, which holds the options of the training.
+        on_epoch: called with the scores of each epoch.
 
     SIGINT (Ctrl-C), SIGTERM or SIGHUP ends the training after the running epoch, with
     the best weights so far.
@@ -167,8 +150,7 @@ def train(
                     epoch, row["validation_loss"], row["validation_accuracy"]
                 )
             history.append(row)
-            if settings.on_epoch is not None:
-                settings.on_epoch(row)
+            on_epoch(row)
             if not going or guard.received is not None:
                 break
     if not len(validation):

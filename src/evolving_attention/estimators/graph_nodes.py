@@ -199,7 +199,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
             model = ea.GATForNodeClassification(config)
             runtime.place_model(model, self.device)
             result = graph_fitting.train(
-                model, inputs, numbers, training, validation, self._settings()
+                model, inputs, numbers, training, validation, self, self._show
             )
         self.classes_, self.model_, self.graph_ = classes, model, found
         self.n_features_in_ = config.num_features
@@ -247,21 +247,11 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         several = isinstance(given, (list, tuple))
         return from_config(list(map(known, given)) if several else known(given))
 
-    def _settings(self) -> graph_fitting.GraphSettings:
+    def _show(self, row: dict[str, float]) -> None:
+        """Prints the scores of an epoch, if it is one to show."""
         every = int(self.verbose)
-
-        def show(row: dict[str, float]) -> None:
-            if every and row["epoch"] % every == 0:
-                shown = "  ".join(f"{name} {value:.4g}" for name, value in row.items())
-                note(shown)
-
-        return graph_fitting.GraphSettings(
-            n_epochs=self.n_epochs,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            patience=self.patience,
-            on_epoch=show,
-        )
+        if every and row["epoch"] % every == 0:
+            note("  ".join(f"{name} {value:.4g}" for name, value in row.items()))
 
     def _parts(self, training: Any, validation: Any, count: int) -> tuple[Array, Array]:
         """Returns the indices of the training and the validation nodes of the masks."""
