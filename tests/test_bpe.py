@@ -38,7 +38,7 @@ def test_lower_case():
 
 
 def test_refused():
-    with pytest.raises(ea.ConfigError, match=r"vocab_size=258.*at least 259"):
+    with pytest.raises(ea.ConfigError, match=r"vocab_size=258.*259 or more"):
         train_bpe(TEXTS, 258)
     with pytest.raises(ea.InputError, match="hold no word"):
         train_bpe(["", ""], 300)

@@ -327,7 +327,7 @@ def test_its_own_validation_files(run: Any, corpus: Path, tmp_path: Path):
         (
             ["--train_file", "CORPUS", "--model_name", "bert_base", "--vocab_size", 9],
             2,
-            "--vocab_size 9: expected an integer of at least 100",
+            "--vocab_size 9: expected a whole number, 100 or more",
         ),
         (
             [

@@ -49,7 +49,7 @@ def words(folder: Path, tmp_path: Path) -> list[Any]:
         (["--beam", 0], "num_beams = 0, expected 1 to 279"),
         (["--top_k", 5], "--top_k 5 has no effect alone"),
         (["--num_return_sequences", 3], "expected 1 to 2"),
-        (["--batch_size", 0], "--batch_size 0, expected at least 1"),
+        (["--batch_size", 0], "--batch_size 0, expected a whole number, 1"),
     ],
 )
 def test_a_wrong_option_leaves_the_output(

@@ -37,7 +37,7 @@ from evolving_attention.data import image_transforms
 from evolving_attention.errors import ConfigError
 from evolving_attention.estimators import rules
 from evolving_attention.estimators.named import NamedOptions
-from evolving_attention.field_types import PathText, check_type, members
+from evolving_attention.field_types import PathText, check_type, check_whole, members
 from evolving_attention.modeling.config import _COMMON, PretrainedConfig
 from evolving_attention.training.arguments import TrainingArguments
 
@@ -404,3 +404,12 @@ def test_words_of_the_command_line_become_typed_values() -> None:
     assert fields.options["seeds"].value("12", "file") == 12
     series = timeseries_arguments.SeriesTrainingArguments("out", seeds="12")
     assert series.seeds == [12]
+
+
+def test_whole_numbers_are_checked_by_name() -> None:
+    check_whole("tool", 0, count=0, size=np.int64(3))
+    for value in (0, True, 1.0, "1", None, np.float64(2)):
+        with pytest.raises(ConfigError) as caught:
+            check_whole("tool", 1, "try 8", count=1, size=value)
+        wanted = f"tool: size={value!r}, expected a whole number, 1 or more; try 8"
+        assert str(caught.value) == wanted

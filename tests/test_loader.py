@@ -483,7 +483,7 @@ def test_more_than_an_epoch_cannot_be_skipped():
     ("name", "value"), [("batch_size", 0), ("batch_size", 1.5), ("prefetch", -1)]
 )
 def test_bad_arguments(name, value):
-    with pytest.raises(ConfigError, match=f"{name}={value}; expected a whole number"):
+    with pytest.raises(ConfigError, match=f"{name}={value}, expected a whole number"):
         PackedLoader(make_features(3), **{"batch_size": 1, name: value})
 
 

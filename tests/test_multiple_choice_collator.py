@@ -119,7 +119,7 @@ def test_a_trainer_takes_it(fields: tuple[str, ...], tmp_path: Any):
         (
             lambda c: c(TOKENIZER, pad_to_multiple_of=0),
             ea.ConfigError,
-            "pad_to_multiple_of=0, expected 1 or more",
+            "pad_to_multiple_of=0, expected a whole number, 1 or more",
         ),
         (
             lambda c: c(TOKENIZER)([{"input_ids": [[1], [2]]}, {"input_ids": [[1]]}]),

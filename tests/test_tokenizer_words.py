@@ -222,7 +222,7 @@ MISTAKES: dict[str, tuple[Any, type[Exception], str]] = {
     "a negative stride": (
         lambda tok: tok(LONG, stride=-1, **OVER),
         ea.ConfigError,
-        "stride=-1, expected a whole number from 0",
+        "stride=-1, expected a whole number, 0 or more",
     ),
     "a long stride": (
         lambda tok: tok(LONG, stride=7, max_length=9, **OVER),

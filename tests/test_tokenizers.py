@@ -537,7 +537,12 @@ MISTAKES = {
         ConfigError,
         "needs max_length",
     ),
-    "length 0": (lambda tok: tok("a", max_length=0), ConfigError, "expected a number"),
+    "length 0": (lambda tok: tok("a", max_length=0), ConfigError, "expected a whole"),
+    "a length in words": (
+        lambda tok: tok("a", max_length="long"),
+        ConfigError,
+        "max_length='long', expected a whole number, 1 or more",
+    ),
     "no room": (
         lambda tok: tok("a", "b", max_length=3, truncation=True),
         ConfigError,

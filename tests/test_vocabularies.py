@@ -120,9 +120,9 @@ def test_every_process_learns_the_same(kind: str):
 
 
 def test_refused():
-    with pytest.raises(ea.ConfigError, match=r"vocab_size=99.*at least 100"):
+    with pytest.raises(ea.ConfigError, match=r"vocab_size=99.*100 or more"):
         train_wordpiece(TEXTS, 99)
-    with pytest.raises(ea.ConfigError, match=r"vocab_size=260.*at least 261"):
+    with pytest.raises(ea.ConfigError, match=r"vocab_size=260.*261 or more"):
         train_byte_bpe(TEXTS, 260)
     for train in (train_wordpiece, train_byte_bpe):
         with pytest.raises(ea.InputError, match="hold no word"):

@@ -159,8 +159,8 @@ def test_words_are_split_as_asked() -> None:
     frequent = train_word_level(TEXTS, min_count=3)
     assert len(frequent) == 3 + len(["film", "the"])
     for options, message in (
-        ({"vocab_size": 3}, "vocab_size=3.*at least 4"),
-        ({"min_count": 0}, "min_count=0.*at least 1"),
+        ({"vocab_size": 3}, "vocab_size=3.*4 or more"),
+        ({"min_count": 0}, "min_count=0.*1 or more"),
         ({"split": "word"}, "split='word'.*punctuation or space"),
     ):
         with pytest.raises(ea.ConfigError, match=message):

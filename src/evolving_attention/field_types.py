@@ -78,6 +78,20 @@ False; write bf16=False, without quotes
             object.__setattr__(options, field.name, fitted)  # these may be frozen
 
 
+def check_whole(where: str, least: int = 1, remedy: str = "", **given: Any) -> None:
+    """Checks that numbers, given by name, are whole and not below ``least``.
+
+    Raises:
+        ConfigError: names the function or class ``where``, the first other value and,
+            if there is one, the ``remedy``.
+    """
+    for name, value in given.items():
+        number = plain_scalar(value)
+        if type(number) is not int or number < least:
+            found = f"{name}={value!r}, expected a whole number, {least} or more"
+            raise ConfigError(f"{where}: {found}" + (f"; {remedy}" if remedy else ""))
+
+
 def check_attributes(options: Any) -> None:
     """Check the constructor arguments that an object keeps under the same names.
 

@@ -117,7 +117,7 @@ ROWS = {
         ea.ConfigError,
         "max_seq_length=2",
         "max_seq_length",
-        "expected an integer of at least 8",
+        "expected a whole number, 8 or more",
     ),
     "a vocabulary without special tokens": Row(
         masks(train_bpe([line for lines in TEXTS for line in lines], 300)),
@@ -159,7 +159,7 @@ ROWS = {
         ea.ConfigError,
         "vocab_size=20",
         "train_wordpiece",
-        "expected an integer of at least 100",
+        "expected a whole number, 100 or more",
     ),
     "logits of padded tokens alone": Row(
         lambda folder: model("BertForMaskedLM")(IDS, logits_to_keep=[1]),

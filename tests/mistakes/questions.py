@@ -178,7 +178,7 @@ ROWS = {
         ea.ConfigError,
         r"max_answer_length=0",
         r"max_answer_length",
-        r"expected 1 or more",
+        r"expected a whole number, 1 or more",
     ),
     "scores without every prediction": Row(
         lambda folder: ea.metrics.squad_scores({}, questions(folder)),

@@ -236,7 +236,7 @@ ROWS = {
         compared(None), ea.ConfigError, r"--compare", r"results\.json", r"output_dir"
     ),
     "compare with damaged results": Row(
-        compared("{"), ea.DataError, r"cannot be read", r"results\.json", r"remove"
+        compared("{"), ea.DataError, r"not JSON", r"results\.json", r"remove"
     ),
     "compare with other seeds": Row(
         compared('{"runs": [{"seed": 7, "eval_loss": 1}]}'),
@@ -260,7 +260,7 @@ ROWS = {
         r"choose another --output_dir or add --overwrite",
     ),
     "a damaged record of a seed": Row(
-        damaged_record, ea.DataError, r"cannot be read", r"seed-2/run\.json", r"remove"
+        damaged_record, ea.DataError, r"not JSON", r"seed-2/run\.json", r"remove"
     ),
     "a disk that fills between seeds": Row(
         full_disk, ea.CheckpointError, r"No space", r"seed-2/run\.json", r"free disk"
@@ -435,7 +435,7 @@ ROWS = {
         search(direction="up"), ea.ConfigError, r"'up'", r"direction", r"'minimize'"
     ),
     "no trials": Row(
-        search(n_trials=0), ea.ConfigError, r"n_trials=0", r"search", r"at least 1"
+        search(n_trials=0), ea.ConfigError, r"n_trials=0", r"search", r"1 or more"
     ),
     "several trials at once": Row(
         search(n_jobs=2), ea.ConfigError, r"n_jobs=2", r"search", r"sweep --workers"

@@ -112,7 +112,7 @@ ROWS = {
         ea.ConfigError,
         "vocab_size=2",
         "train_word_level",
-        "expected an integer of at least 4; 30000 is usual",
+        "expected a whole number, 4 or more; 30000 is usual",
     ),
     "a row of SST-5 without a class": Row(
         sst5,

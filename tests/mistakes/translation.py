@@ -179,7 +179,7 @@ ROWS = {
         ea.ConfigError,
         r"vocab_size=100",
         r"train_bpe",
-        r"an integer of at least 259",
+        r"a whole number, 259 or more",
     ),
     "an output file that is there": Row(
         lambda folder: lines_done(folder, b"Eins.\n"),

@@ -12,6 +12,7 @@ import numpy as np
 
 from evolving_attention.data.windows import WindowDataset
 from evolving_attention.errors import ConfigError, NonFiniteError, ShapeError
+from evolving_attention.field_types import check_whole
 
 Array = np.ndarray[Any, Any]
 
@@ -93,14 +94,9 @@ def best_answers(
         found = best_answers(windows, trainer.predict(windows))
         found.texts["56be4db0acb8001400a502ec"]
     """
-    for name, value in (
-        ("n_best_size", n_best_size),
-        ("max_answer_length", max_answer_length),
-    ):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ConfigError(
-                f"{name}={value!r}, expected 1 or more; 20 or 30 is usual"
-            )
+    where, usual = "best_answers", "20 or 30 is usual"
+    check_whole(where, 1, usual, n_best_size=n_best_size)
+    check_whole(where, 1, usual, max_answer_length=max_answer_length)
     threshold = float(null_score_diff_threshold)
     if math.isnan(threshold):
         raise ConfigError("null_score_diff_threshold is NaN, expected a number; try 0")

@@ -10,7 +10,8 @@ import numpy as np
 from evolving_attention.data.columns import column_names, dataset_columns
 from evolving_attention.data.labels import class_names, refuse_missing
 from evolving_attention.data.packed import PackedRows, each
-from evolving_attention.errors import ConfigError, InputError, ShapeError
+from evolving_attention.errors import InputError, ShapeError
+from evolving_attention.field_types import check_whole
 from evolving_attention.notices import say
 
 LENGTH = 128  # default maximum of tokens per text
@@ -113,8 +114,7 @@ def tokenize_dataset(
         InputError: a column is missing, a value is not text, or a text gives no token
             and the tokenizer has no unknown one (the message names the row).
     """
-    if batch_size < 1:
-        raise ConfigError(f"batch_size={batch_size}; expected a number ≥ 1")
+    check_whole("tokenize_dataset", batch_size=batch_size)
     chosen = dataset_columns(dataset, text_columns, label_column)
     if text_columns is None and not hasattr(dataset, "text_columns"):
         say(f"tokenize_dataset: {chosen}", said)

@@ -25,6 +25,7 @@ from evolving_attention.data.collate import (
 )
 from evolving_attention.data.packed import Batch, PackedDataset, each
 from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.field_types import check_whole
 from evolving_attention.random_state import kept_random_state, set_seed
 
 MEGA_BATCH = 50  # number of batches within which rows are sorted by length
@@ -162,15 +163,8 @@ class PackedLoader:
         share: tuple[int, int] = (0, 1),
         make_all: bool = False,
     ) -> None:
-        for name, value, least in (
-            ("batch_size", batch_size, 1),
-            ("epoch", epoch, 0),
-            ("prefetch", prefetch, 0),
-        ):
-            if isinstance(value, bool) or int(value) != value or value < least:
-                raise ConfigError(
-                    f"{name}={value!r}; expected a whole number ≥ {least}"
-                )
+        check_whole("PackedLoader", batch_size=batch_size)
+        check_whole("PackedLoader", 0, epoch=epoch, prefetch=prefetch)
         self.features, self.batch_size = features, int(batch_size)
         self.seed, self.shuffle, self.drop_last = int(seed), shuffle, drop_last
         self.prefetch = int(prefetch)

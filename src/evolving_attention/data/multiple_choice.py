@@ -10,6 +10,7 @@ import numpy as np
 from evolving_attention.data.collate import LABELS, collate_labels, collate_padded
 from evolving_attention.data.packed import Batch
 from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.field_types import check_whole
 
 _FIELDS = ("input_ids", "attention_mask", "token_type_ids")
 _PADDING = (True, "longest", "max_length")
@@ -65,12 +66,9 @@ class DataCollatorForMultipleChoice:
                 f"{where}: return_tensors={return_tensors!r}, expected 'np' (models "
                 "here take NumPy arrays)"
             )
-        for name, value in (
-            ("max_length", max_length),
-            ("pad_to_multiple_of", pad_to_multiple_of),
-        ):
-            if value is not None and (type(value) is not int or value < 1):
-                raise ConfigError(f"{where}: {name}={value!r}, expected 1 or more")
+        sizes = {"max_length": max_length, "pad_to_multiple_of": pad_to_multiple_of}
+        given = {name: size for name, size in sizes.items() if size is not None}
+        check_whole(where, 1, "correct it, or leave it out", **given)
         if padding == "max_length" and max_length is None:
             raise ConfigError(f'{where}: padding="max_length" needs max_length')
         self.tokenizer, self.padding = tokenizer, padding

@@ -16,6 +16,7 @@ from evolving_attention.data.masking import DRAWS, TokenMasker, random_words
 from evolving_attention.data.packed import Batch, digest
 from evolving_attention.data.token_store import TokenStore, prepare
 from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.field_types import check_whole
 
 Array = np.ndarray[Any, Any]
 _PAIR_DRAWS = 4  # random words that choose a pair: split, is next, row, sentence
@@ -103,11 +104,8 @@ class PretrainingDataset:
             CheckpointError: the cache cannot be written.
         """
         longest = getattr(tokenizer, "model_max_length", None)
-        if type(max_seq_length) is not int or max_seq_length < _SHORTEST:
-            raise ConfigError(
-                f"max_seq_length={max_seq_length!r}, expected an integer of at least "
-                f"{_SHORTEST}; 128 or 512 is usual"
-            )
+        usual = "128 or 512 is usual"
+        check_whole(cls.__name__, _SHORTEST, usual, max_seq_length=max_seq_length)
         if longest is not None and max_seq_length > longest:
             raise ConfigError(
                 f"max_seq_length={max_seq_length}, expected at most {longest}, the "
@@ -128,7 +126,7 @@ class PretrainingDataset:
             separator=frame[1],
             pair_length=max_seq_length if next_sentence else None,
         )
-        return cls(store, masker, frame, max_seq_length, seed=seed)
+        return cls(store, masker, frame, int(max_seq_length), seed=seed)
 
     # ------------------------------------------------------------------- rows
 

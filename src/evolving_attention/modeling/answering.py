@@ -13,7 +13,8 @@ from evolving_attention.data.loader import PackedLoader
 from evolving_attention.data.squad import Question, Questions
 from evolving_attention.data.windows import WindowDataset
 from evolving_attention.device_names import host_array
-from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.errors import InputError
+from evolving_attention.field_types import check_whole
 from evolving_attention.modeling.predict import limit_of
 
 Found = dict[str, Any]
@@ -32,16 +33,10 @@ def answer(
     batch_size: int = 32,
 ) -> Any:
     """Implements :class:`QuestionAnsweringPipeline`; see there."""
-    for name, value, least in (
-        ("top_k", top_k, 1),
-        ("max_answer_len", max_answer_len, 1),
-        ("batch_size", batch_size, 1),
-        ("doc_stride", doc_stride, 0),
-    ):
-        if type(value) is not int or value < least:
-            raise ConfigError(
-                f"question-answering: {name}={value!r}, expected {least} or more"
-            )
+    where = "question-answering"
+    check_whole(where, top_k=top_k, max_answer_len=max_answer_len)
+    check_whole(where, batch_size=batch_size)
+    check_whole(where, 0, doc_stride=doc_stride)
     single = isinstance(inputs, Mapping)
     rows = [inputs] if single else list(inputs)
     questions = Questions([_question(row, i) for i, row in enumerate(rows)], "inputs")

@@ -14,6 +14,7 @@ from evolving_attention.data.loader import PackedLoader
 from evolving_attention.data.table import TableDataset
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError, InputError, suggestion
+from evolving_attention.field_types import check_whole
 from evolving_attention.interop.evolving_mark import base_type
 from evolving_attention.metrics.probabilities import finite_rows, probabilities
 from evolving_attention.notices import say
@@ -46,8 +47,7 @@ def predict(
             f"predict: top_k={top_k!r}, expected a number from 1, None for all labels, "
             "or 'best' for the best one without a list; leave it out for that"
         )
-    if type(batch_size) is not int or batch_size < 1:
-        raise ConfigError(f"predict: batch_size={batch_size!r}, expected 1 or more")
+    check_whole("predict", batch_size=batch_size)
     if not callable(tokenizer):
         raise ConfigError(
             f"predict: tokenizer is a {type(tokenizer).__name__}, expected the model's "

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.field_types import check_whole
 
 
 def mask_spans(
@@ -57,10 +58,7 @@ def mask_spans(
         raise ConfigError(f"mask_spans: ratio={ratio!r}, expected a number in (0, 1)")
     if not 1.0 <= mean_span < np.inf:
         raise ConfigError(f"mask_spans: mean_span={mean_span!r}, expected 1 or more")
-    if isinstance(channels, bool) or not isinstance(channels, (int, np.integer)):
-        raise ConfigError(f"mask_spans: channels={channels!r}, expected an integer")
-    if channels < 1:
-        raise ConfigError(f"mask_spans: channels={channels}, expected 1 or more")
+    check_whole("mask_spans", channels=channels)
     generator = _generator_of(rng)
     n, longest = len(steps), int(steps.max())
     # Probability of leaving a state: 1 / mean length; shown spans are the longer ones.

@@ -17,6 +17,7 @@ from evolving_attention.data.parallel import (
 )
 from evolving_attention.data.parallel_files import ParallelText, as_texts
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
+from evolving_attention.field_types import check_whole
 from evolving_attention.modeling.auto import AutoModelForSeq2SeqLM
 from evolving_attention.modeling.generation import (
     Found,
@@ -232,7 +233,7 @@ class Translator:
     ) -> list[list[Translation]]:
         texts = as_texts(given, f"Translator: {batch.name}")
         size, first = batch.batch_size, batch.first_line
-        _check_least_one(where, batch_size=size, first_line=first)
+        check_whole(where, batch_size=size, first_line=first)
         chosen = self._chosen(where, batch.beam, options)
         numbers = chosen.pop("sentence_numbers", None)
         if numbers is None:
@@ -330,7 +331,7 @@ class Translator:
             InputError: the texts are not lists of str of one length.
             DataError: a text is too long.
         """
-        _check_least_one("Translator.score", batch_size=batch_size)
+        check_whole("Translator.score", batch_size=batch_size)
         text = ParallelText(
             as_texts(sources, "Translator: sources"),
             as_texts(targets, "Translator: targets"),
@@ -347,12 +348,6 @@ class Translator:
                 total += float(out.loss.item()) * count
                 tokens += count
         return TokenLoss(total / tokens, tokens)
-
-
-def _check_least_one(where: str, **given: Any) -> None:
-    for name, value in given.items():
-        if type(value) is not int or value < 1:
-            raise ConfigError(f"{where}: {name}={value!r}, expected at least 1")
 
 
 def _check_numbers(where: str, given: Any, count: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.field_types import check_whole
 
 #: A text or a batch; a row may be a pair, or the words of a text.
 Texts: TypeAlias = str | Sequence[str] | Sequence[Sequence[str]]
@@ -89,8 +90,7 @@ def check_tensors(value: Any) -> Any:
 
 def check_stride(stride: Any, overflows: bool) -> int | None:
     """Returns the stride; None if truncated tokens make no further rows."""
-    if type(stride) is not int or stride < 0:
-        raise ConfigError(f"stride={stride!r}, expected a whole number from 0")
+    check_whole("tokenizer", 0, stride=stride)
     if stride and not overflows:
         raise ConfigError(
             f"stride={stride}, expected 0 without return_overflowing_tokens=True; "

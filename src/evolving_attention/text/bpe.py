@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.errors import InputError
+from evolving_attention.field_types import check_whole
 from evolving_attention.text.build import guard
 from evolving_attention.text.tokenizer import Tokenizer
 
@@ -51,12 +52,8 @@ def train_bpe(
         trainers,
     )
 
-    if type(vocab_size) is not int or vocab_size < _LEAST:
-        raise ConfigError(
-            f"train_bpe: vocab_size={vocab_size!r}, expected an integer of at least "
-            f"{_LEAST} (256 bytes and {len(SPECIAL_TOKENS)} special tokens); 8000 "
-            "suits 30,000 pairs of sentences"
-        )
+    usual = "bytes alone are 256; 8000 suits 30,000 pairs of sentences"
+    check_whole("train_bpe", _LEAST, usual, vocab_size=vocab_size)
     backend = Backend(models.BPE())
     steps = [normalizers.NFC(), *([normalizers.Lowercase()] if lowercase else [])]
     backend.normalizer = normalizers.Sequence(steps)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.field_types import check_whole, plain_scalar
 from evolving_attention.interop.loading_options import LOADING_OPTIONS
 from evolving_attention.text.arguments import (
     COLUMNS,
@@ -103,7 +104,7 @@ class Tokenizer:
         if value is None:
             self._special.pop(role, None)
         elif name.endswith("_id"):
-            if not _is_whole(value):
+            if type(plain_scalar(value)) is not int:
                 raise InputError(f"{name}={value!r:.60}, expected a whole number")
             value = self._special[role] = self._token_of(value, name)
         else:
@@ -411,8 +412,7 @@ class Tokenizer:
     def _limit(self, max_length: int | None) -> int | None:
         if max_length is None:
             return self.model_max_length
-        if isinstance(max_length, bool) or int(max_length) < 1:
-            raise ConfigError(f"max_length={max_length!r}; expected a number ≥ 1")
+        check_whole("tokenizer", max_length=max_length)
         return int(max_length)
 
     def _encode(self, texts: list[Any], pairs: list[Any] | None, call: Call) -> Any:
@@ -479,11 +479,9 @@ class Tokenizer:
         multiple: int | None,
     ) -> int | None:
         """Returns the length to which rows are padded; None: they are not."""
-        if multiple is not None and not _is_count(multiple):
-            raise ConfigError(
-                f"pad_to_multiple_of={multiple!r}, expected a whole number from 1; "
-                "correct it, or leave it out"
-            )
+        if multiple is not None:
+            remedy = "correct it, or leave it out"
+            check_whole("tokenizer", 1, remedy, pad_to_multiple_of=multiple)
         if mode is None:
             return None
         if mode == "longest":
@@ -584,12 +582,3 @@ def _role(name: str) -> str | None:
     """Returns ``"pad"`` for the attributes pad_token and pad_token_id, likewise all."""
     role, mark, rest = name.partition("_token")
     return role if mark and role in SPECIAL_NAMES and rest in ("", "_id") else None
-
-
-def _is_count(value: Any) -> bool:
-    """Whether it is a whole number from 1."""
-    return _is_whole(value) and bool(value >= 1)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.errors import InputError
+from evolving_attention.field_types import check_whole
 from evolving_attention.text.build import BERT_TOKENS, ROBERTA_TOKENS, guard
 from evolving_attention.text.tokenizer import Tokenizer
 
@@ -49,7 +50,8 @@ def train_wordpiece(
     from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
     from tokenizers.processors import BertProcessing
 
-    _check("train_wordpiece", vocab_size, 100, "8000 or 30522 is usual")
+    usual = "8000 or 30522 is usual"
+    check_whole("train_wordpiece", 100, usual, vocab_size=vocab_size)
     normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     again = list(texts) if isinstance(texts, Iterator) else texts
     with guard(InputError, "the tokenizer cannot be trained"):
@@ -123,7 +125,8 @@ def train_byte_bpe(
     from tokenizers.processors import RobertaProcessing
 
     least = len(ROBERTA_TOKENS) + 256
-    _check("train_byte_bpe", vocab_size, least, "8000 or 50265 is usual")
+    usual = "8000 or 50265 is usual"
+    check_whole("train_byte_bpe", least, usual, vocab_size=vocab_size)
     backend = Backend(models.BPE())
     if lowercase:
         backend.normalizer = normalizers.Lowercase()
@@ -169,14 +172,6 @@ def _letters(texts: Iterable[str], normalizer: Any, most: int) -> list[str]:
                 counts[letter] += count
     ranked = sorted(counts, key=lambda letter: (-counts[letter], letter))
     return sorted(ranked[:most])
-
-
-def _check(name: str, vocab_size: object, least: int, usual: str) -> None:
-    if type(vocab_size) is not int or vocab_size < least:
-        raise ConfigError(
-            f"{name}: vocab_size={vocab_size!r}, expected an integer of at least "
-            f"{least}; {usual}"
-        )
 
 
 def _train(

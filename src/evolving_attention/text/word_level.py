@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, get_args
 
 from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.field_types import check_whole
 from evolving_attention.text.build import guard
 from evolving_attention.text.tokenizer import Tokenizer
 
@@ -56,8 +57,9 @@ def train_word_level(
     from tokenizers import trainers
     from tokenizers.processors import TemplateProcessing
 
-    _check("vocab_size", vocab_size, len(_SPECIAL) + 1, "30000 is usual")
-    _check("min_count", min_count, 1, "1 keeps every word")
+    where, least = "train_word_level", len(_SPECIAL) + 1
+    check_whole(where, least, "30000 is usual", vocab_size=vocab_size)
+    check_whole(where, 1, "1 keeps every word", min_count=min_count)
     backend = _untrained(lowercase, split)
     trainer = trainers.WordLevelTrainer(
         vocab_size=vocab_size,
@@ -108,11 +110,3 @@ def _untrained(lowercase: bool, split: Split) -> tokenizers.Tokenizer:
     else:
         backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return backend
-
-
-def _check(name: str, value: object, least: int, usual: str) -> None:
-    if type(value) is not int or value < least:
-        raise ConfigError(
-            f"train_word_level: {name}={value!r}, expected an integer of at least "
-            f"{least}; {usual}"
-        )

@@ -11,6 +11,7 @@ import numpy as np
 
 from evolving_attention import durable
 from evolving_attention.errors import CheckpointError, ConfigError
+from evolving_attention.field_types import check_whole
 from evolving_attention.interop.evolving_mark import weights_stem
 from evolving_attention.interop.hf import load_folder
 from evolving_attention.interop.paths import present
@@ -30,8 +31,7 @@ def last_checkpoints(folder: str | Path, count: int) -> list[Path]:
         ConfigError: ``count`` is not a number of at least 1.
         CheckpointError: there are fewer checkpoints, or one is damaged.
     """
-    if type(count) is not int or count < 1:
-        raise ConfigError(f"last_checkpoints: count={count!r}, expected at least 1")
+    check_whole("last_checkpoints", count=count)
     if not Path(folder).is_dir():
         raise CheckpointError(
             f"{folder}: no such folder, expected the folder of a run; check the path"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from evolving_attention.errors import ConfigError, InputError, NonFiniteError, require
+from evolving_attention.field_types import check_whole
 from evolving_attention.training import search_ray
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.trials import Watch, train_one
@@ -159,11 +160,7 @@ def _check(
         raise ConfigError(
             f"{where}: backend={backend!r}, expected 'optuna' or 'ray'; leave it out"
         )
-    if isinstance(n_trials, bool) or not isinstance(n_trials, int) or n_trials < 1:
-        raise ConfigError(
-            f"{where}: n_trials={n_trials!r}, expected a number of at least 1; 20 is "
-            "usual"
-        )
+    check_whole(where, 1, "20 is usual", n_trials=n_trials)
     wanted = [direction] if isinstance(direction, str) else [*direction]
     if not wanted or any(one not in _DIRECTIONS for one in wanted):
         raise ConfigError(
