@@ -131,11 +131,11 @@ NEEDED: dict[type, dict[str, Any]] = {
     ea.attention.Predictive: {"alpha": 0.5},
     attention_base.kinds()["evolving_released"]: {"alpha": 0.5, "beta": 0.25},
 }
-# Dataclasses that the package fills in itself: results, records, tables; and Spec,
-# whose fields are the slots (test_attention_slots).
+# Dataclasses that the package fills in itself: results, records, tables; Spec, whose
+# fields are the slots (test_attention_slots); and ColumnNames, which subclasses check.
 RECORDS = """
-    Answers CheckpointFolder Choice Command Construction EvaluationResult FitResult
-    FitSettings Given GlueTask GraphData ImageClassifierOutput KnownLabels
+    Answers CheckpointFolder Choice ColumnNames Command Construction EvaluationResult
+    FitResult FitSettings Given GlueTask GraphData ImageClassifierOutput KnownLabels
     Launch LoadReport Mismatch ModelOutput MultipleChoiceModelOutput NameTable Noun
     Option PaperSpace Parts Pictures Plan Probe Probes Profile Question
     QuestionAnsweringModelOutput Range Reading RowReport Rules RunData RunParts RunPlan

@@ -169,11 +169,21 @@ class TuningArguments:
 _CLASSES = ("single_label_classification", "multi_label_classification")
 
 
+@dataclass
 class ColumnNames:
-    """Reads the options of own files, which a command's dataclass declares."""
+    """The columns of your own files, and what to do with rows that cannot be used."""
 
-    text_column_names: str | None
-    delimiter: str | None
+    text_column_names: str | None = option(
+        None,
+        "The text column of your own data, or two with a comma between them; default: "
+        "sentence1 and sentence2, else the first one or two that hold text.",
+    )
+    delimiter: str | None = option(
+        None, "Field separator of your csv files, such as ';' or tab; default: ','."
+    )
+    bad_rows: str = option(
+        "raise", "Rows that cannot be used: raise, skip, or report (skip and list)."
+    )
 
     @property
     def separator(self) -> str:
@@ -200,23 +210,12 @@ class DataTrainingArguments(ColumnNames):
         None,
         "Folder of the official GLUE download (or of the task); default: from the Hub.",
     )
-    bad_rows: str = option(
-        "raise", "Rows that cannot be used: raise, skip, or report (skip and list)."
-    )
     dataset_name: str | None = option(
         None, "A data set on the Hub, instead of a GLUE task."
     )
     dataset_config_name: str | None = option(None, "Configuration of --dataset_name.")
-    text_column_names: str | None = option(
-        None,
-        "The text column of your own data, or two with a comma between them; default: "
-        "sentence1 and sentence2, else the first one or two that hold text.",
-    )
     label_column_name: str | None = option(
         None, "The label column of your own data; default: label, else labels."
-    )
-    delimiter: str | None = option(
-        None, "Field separator of your csv files, such as ';' or tab; default: ','."
     )
     problem_type: str | None = option(
         None,

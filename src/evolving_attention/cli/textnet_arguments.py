@@ -88,19 +88,8 @@ class TextDataArguments(ColumnNames):
         None, "A file to evaluate on after each epoch; the best one is kept."
     )
     test_file: PathText | None = option(None, "A file to report test results for.")
-    text_column_names: str | None = option(
-        None,
-        "The text column of your own files, or two with a comma between them; default: "
-        "sentence1 and sentence2, else the first one or two that hold text.",
-    )
     label_column_name: str | None = option(
         None, "The label column of your own files; default: label, else labels."
-    )
-    delimiter: str | None = option(
-        None, "Field separator of your csv files, such as ';' or tab; default: ','."
-    )
-    bad_rows: str = option(
-        "raise", "Rows that cannot be used: raise, skip, or report (skip and list)."
     )
     max_train_samples: int | None = option(None, "Use only the first N rows.")
     max_eval_samples: int | None = option(
@@ -329,7 +318,7 @@ class EvaluateArguments(_Fitted):
 
 
 @dataclass
-class PredictArguments(_Fitted):
+class PredictArguments(ColumnNames, _Fitted):
     """The trained net, the texts, and the file for the results."""
 
     input_file: PathText | None = option(
@@ -339,17 +328,6 @@ class PredictArguments(_Fitted):
     output_file: PathText | None = option(
         None,
         "The .tsv file to write: index, prediction, and the probability of each class.",
-    )
-    text_column_names: str | None = option(
-        None,
-        "The text column, or two with a comma between them; default: sentence1 and "
-        "sentence2, else the first one or two that hold text.",
-    )
-    delimiter: str | None = option(
-        None, "Field separator of a csv file, such as ';' or tab; default: ','."
-    )
-    bad_rows: str = option(
-        "raise", "Rows that cannot be used: raise, skip, or report (skip and list)."
     )
 
     def __post_init__(self) -> None:
