@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from evolving_attention import attention, errors
-from evolving_attention.cli import common, glue, paper_settings
+from evolving_attention.cli import commands, common, glue, paper_settings
 from evolving_attention.cli.glue import fields
 from evolving_attention.cli.glue_arguments import (
     AttentionArguments,
@@ -138,6 +138,15 @@ def test_json_file_mistakes(tmp_path, capsys, text, code, says):
         parsed(str(path))
     assert left.value.code == code
     assert says in capsys.readouterr().err
+
+
+def test_a_command_is_as_quiet_as_asked_before_it_begins(monkeypatch):
+    levels = []
+    monkeypatch.setattr(commands, "set_up_logging", levels.append)
+    groups = [(TrainingArguments, "Training")]
+    command = commands.of_groups(groups, lambda args: {"levels": levels[:]}, "A test.")
+    assert command.results({"log_level": "error"}) == {"levels": ["error"]}
+    assert command.results({})["levels"][-1] == "passive"
 
 
 def test_every_field_is_an_option_once():

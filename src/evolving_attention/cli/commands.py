@@ -59,6 +59,7 @@ def of_groups(
     first: Sequence[str] = (),
     settle: _Settle = dict,
     texts: Mapping[str, str] = MappingProxyType({}),
+    refused: Mapping[type, Sequence[str]] | None = None,
 ) -> Command:
     """Returns a command whose options are the groups' dataclasses.
 
@@ -71,11 +72,12 @@ def of_groups(
         first: the most used options, which the help text shows first.
         settle: checks the given options together; returns the options of a run.
         texts: help texts of this command that replace those of the dataclasses.
+        refused: names that are parsed only so that their dataclass can refuse them.
     """
 
     @functools.cache
     def fields() -> Fields:
-        return Fields(groups, first=first).reword({**HIDDEN_STEPS, **texts})
+        return Fields(groups, refused, first).reword({**HIDDEN_STEPS, **texts})
 
     def one_run(given: dict[str, Any], *shared: Once) -> Results:
         check_steps(given)
@@ -84,7 +86,7 @@ def of_groups(
         split = fields().split(settle(given))
         owners = (owner for owner, _ in groups if owner is not RepeatArguments)
         made = [owner(**split[owner]) for owner in owners]
-        set_up_logging()
+        set_up_logging(given.get("log_level") or "passive")
         _set_threads(made)
         return run(*made, *shared)
 

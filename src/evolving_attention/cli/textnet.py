@@ -13,14 +13,7 @@ from evolving_attention import durable
 from evolving_attention.cli import textnet_arguments as arguments
 from evolving_attention.cli import textnet_data as text_data
 from evolving_attention.cli.attention_arguments import refuse
-from evolving_attention.cli.commands import (
-    HIDDEN_STEPS,
-    Command,
-    check_steps,
-    of_groups,
-    settle_saving,
-)
-from evolving_attention.cli.common import set_up_logging
+from evolving_attention.cli.commands import of_groups, settle_saving
 from evolving_attention.cli.fine_tuning import (
     TrainedRun,
     accuracy,
@@ -29,8 +22,7 @@ from evolving_attention.cli.fine_tuning import (
 )
 from evolving_attention.cli.glue_arguments import TuningArguments
 from evolving_attention.cli.glue_results import prediction_lines, probability_lines
-from evolving_attention.cli.options import Fields
-from evolving_attention.cli.repeat import Once, repeated
+from evolving_attention.cli.repeat import Once
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.device_names import resolve_device
 from evolving_attention.training.refused_arguments import REFUSED
@@ -58,57 +50,46 @@ _MOST_USED = (
 # ------------------------------------------------------------------------------ train
 
 
-def _fields() -> Fields:
-    """Returns all options of the command train."""
-    training = arguments.TextNetTrainingArguments
-    groups = [
-        _DATA,
-        (arguments.WordArguments, "Words"),
-        (arguments.TextNetModelArguments, "Model"),
-        (arguments.TextNetAttention, "Attention"),
-        (TuningArguments, "Training"),
-        (RepeatArguments, "Training"),
-        (training, "Training"),
-    ]
-    fields = Fields(groups, {training: list(REFUSED)}, _MOST_USED)
-    return fields.reword(HIDDEN_STEPS)
-
-
-def _one_run(given: dict[str, Any], once: Once) -> dict[str, Any]:
-    """One run."""
-    refuse_known(given)
-    check_steps(given)
-    split = _fields().split(_with_recipe(given))
-    data = arguments.TextDataArguments(**split[arguments.TextDataArguments])
-    words = arguments.WordArguments(**split[arguments.WordArguments])
-    model = arguments.TextNetModelArguments(**split[arguments.TextNetModelArguments])
-    attention = arguments.TextNetAttention(**split[arguments.TextNetAttention])
-    training = settle_saving(split[arguments.TextNetTrainingArguments])
-    tuning = TuningArguments(**split[TuningArguments])
-    if tuning.early_stopping_patience is not None:
-        training = {"eval_strategy": "epoch", **training}
-        tuning.settle(training)
-    args = arguments.TextNetTrainingArguments(**training)
+def _train(
+    data: Any,
+    words: Any,
+    model: Any,
+    attention: Any,
+    tuning: Any,
+    args: Any,
+    once: Once,
+) -> dict[str, Any]:
     if model.model == "cnn" and attention.attention not in (None, "vanilla"):
         fix = "leave it out, or choose a transformer"
         raise refuse("attention", attention.attention, "no --model cnn with it", fix)
     if attention.attention is not None and "attention" in (model.model_options or {}):
         both = "one of the two, --model_options has 'attention' too"
         raise refuse("attention", attention.attention, both, "leave one out")
-    set_up_logging(args.log_level)
     return _Run(tuning, args, once).run(data, words, model, attention.config())
 
 
-def _results(given: dict[str, Any]) -> dict[str, Any] | None:
-    """Trains once, or once per seed.
+def _settled(given: dict[str, Any]) -> dict[str, Any]:
+    """Returns the options, with those of the paper and of early stopping."""
+    refuse_known(given)
+    given = settle_saving(_with_recipe(given))
+    patience = given.get("early_stopping_patience")
+    if patience is not None:
+        given = {"eval_strategy": "epoch", **given}
+        TuningArguments(early_stopping_patience=patience).settle(given)
+    return given
 
-    Returns:
-        The run's part of all_results.json; for several seeds see :mod:`.repeat`.
-    """
-    return repeated(_fields(), given, _one_run)
 
-
-TRAIN = Command(
+TRAIN = of_groups(
+    [
+        _DATA,
+        (arguments.WordArguments, "Words"),
+        (arguments.TextNetModelArguments, "Model"),
+        (arguments.TextNetAttention, "Attention"),
+        (TuningArguments, "Training"),
+        (RepeatArguments, "Training"),
+        (arguments.TextNetTrainingArguments, "Training"),
+    ],
+    _train,
     """Train a text classifier from scratch, over vectors of words.
 
     Transformer, Conv-Transformer or CNN of the predictive attention paper, with
@@ -120,8 +101,9 @@ TRAIN = Command(
     --word_vectors glove.840B.300d.txt.gz --attention predictive --output_dir
     out/sst5
     """,
-    _fields,
-    _results,
+    _MOST_USED,
+    _settled,
+    refused={arguments.TextNetTrainingArguments: list(REFUSED)},
 )
 
 
@@ -157,12 +139,11 @@ class _Run(TrainedRun):
         attention: Any,
     ) -> dict[str, Any]:
         """Trains, evaluates and tests; returns this run's part of all_results.json."""
-        from evolving_attention.training.runtime import set_num_threads, set_seed
+        from evolving_attention.training.runtime import set_seed
         from evolving_attention.training.trainer import Trainer
 
         self.args.do_train = True
         checkpoint = self.last_checkpoint()
-        set_num_threads(self.args.num_threads)
         longest = model_args.max_seq_length
         parts, tokenizer, table, rows = self.once(
             "text", lambda: _prepared(data, words, longest)
