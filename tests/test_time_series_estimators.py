@@ -6,6 +6,7 @@ an error.
 
 from __future__ import annotations
 
+import copy
 import pickle
 import signal
 import warnings
@@ -327,7 +328,7 @@ def test_the_callers_random_numbers_stay() -> None:
 # --- files and scikit-learn conventions -----------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["folder", "pickle"])
+@pytest.mark.parametrize("way", ["folder", "pickle", "copy", "deepcopy"])
 @pytest.mark.parametrize("kind", CLASSES)
 def test_kept_estimators_give_the_same_bits(kind, way, tmp_path) -> None:
     X, y = waves() if kind is ea.TimeSeriesClassifier else levels()
@@ -335,6 +336,9 @@ def test_kept_estimators_give_the_same_bits(kind, way, tmp_path) -> None:
     model = kind(**options).fit(X, y)
     if way == "pickle":
         again = pickle.loads(pickle.dumps(model))
+    elif way in ("copy", "deepcopy"):
+        again = getattr(copy, way)(model)
+        assert (again.model_ is model.model_) == (way == "copy")
     else:
         model.save(tmp_path / "kept")
         again = kind.load(tmp_path / "kept")

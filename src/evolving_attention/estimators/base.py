@@ -438,17 +438,6 @@ class SeriesEstimator(NamedOptions, SeriesViews):
         """
         return files.load(cls, Path(folder), device)
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())  # type: ignore[misc]
-        if "model_" in state:
-            state["model_"] = files.packed(state["model_"])
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        if isinstance(state.get("model_"), dict):
-            state = {**state, "model_": files.unpacked(state["model_"])}
-        super().__setstate__(state)  # type: ignore[misc]
-
     @classmethod
     def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
         """Returns small settings for aeon's checks."""

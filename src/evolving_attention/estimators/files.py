@@ -108,28 +108,6 @@ def names_of(folder: Path, record: dict[str, Any], name: str, count: int) -> Any
     return found
 
 
-def packed(model: Any) -> dict[str, Any]:
-    """Returns a model as plain values and arrays, for pickling and copying."""
-    return {
-        "class": type(model).__name__,
-        "config": model.config.to_saved(),
-        "dtype": model.dtype,
-        "state": {name: value.copy() for name, value in model.state_dict().items()},
-    }
-
-
-def unpacked(values: dict[str, Any]) -> Any:
-    """Rebuilds the model from the result of :func:`packed`, in evaluation mode."""
-    import evolving_attention as ea
-    from evolving_attention.estimators.fitting import kept_randomness
-
-    with kept_randomness():
-        config = ea.EADCTransformerConfig.from_dict(values["config"])
-        model = getattr(ea, values["class"])(config, values["dtype"])
-    model.load_state_dict(values["state"])
-    return model.eval()
-
-
 def read_model(model_class: Any, folder: Path, device: str) -> Any:
     """Loads a model; its first weights, drawn at random, disturb no other fit."""
     from evolving_attention.estimators.fitting import kept_randomness
