@@ -152,7 +152,7 @@ def test_what_counts_as_fast(
 ) -> None:
     monkeypatch.undo()  # undoes the fixture
     core = type("Core", (), {"build_info": staticmethod(lambda: info)})
-    monkeypatch.setattr(runtime, "_core", lambda: core)
+    monkeypatch.setattr(runtime, "_core", core)
     assert runtime.has_fast_bfloat16() is fast
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from evolving_attention import _core
 from evolving_attention.autograd import evaluating, no_grad
 from evolving_attention.device_names import devices, resolve_device
 from evolving_attention.errors import ConfigError
@@ -30,34 +31,27 @@ __all__ = [
 ]
 
 
-def _core() -> Any:
-    """The compiled core, loaded when first needed."""
-    from evolving_attention import _core as core
-
-    return core
-
-
 def set_num_threads(count: int | None) -> None:
     """Sets the number of the core's threads; None keeps the current number."""
     if count is not None:
-        _core().set_num_threads(count)
+        _core.set_num_threads(count)
 
 
 def core_random_state() -> tuple[int, int]:
     """(seed, offset) of the core's counter-based generator."""
-    seed, offset = _core().get_rng_state()
+    seed, offset = _core.get_rng_state()
     return seed, offset
 
 
 def set_core_random_state(state: tuple[int, int]) -> None:
     """Sets (seed, offset), for example to repeat a forward pass with its dropout."""
-    _core().set_rng_state(state)
+    _core.set_rng_state(state)
 
 
 def memory(device: str = "cpu") -> dict[str, int]:
     """Returns the core's allocated bytes on a device, now and at their peak."""
-    core = _core()
-    return {"current": core.current_memory(device), "peak": core.peak_memory(device)}
+    now, peak = _core.current_memory(device), _core.peak_memory(device)
+    return {"current": now, "peak": peak}
 
 
 def place_model(model: Any, name: str) -> str:
@@ -102,18 +96,18 @@ def recompute_activations(model: Any) -> None:
 def release_cached_memory() -> None:
     """Returns the allocators' cached memory to the system."""
     for name in devices():
-        _core().release_cached_memory(name)
+        _core.release_cached_memory(name)
 
 
 def has_fast_bfloat16(device: str = "cpu") -> bool:
     """Whether a device has instructions for matrix products in bfloat16."""
     if device != "cpu":
         return True  # all GPUs that the CUDA kernels run on
-    info = _core().build_info()
+    info = _core.build_info()
     found = info["avx512_bf16"] or info["amx_bf16"]
     return bool(found and info["isa_used"] != "avx2")
 
 
 def reset_peak_memory(device: str = "cpu") -> None:
     """Starts a new measurement of the peak."""
-    _core().reset_peak_memory(device)
+    _core.reset_peak_memory(device)
