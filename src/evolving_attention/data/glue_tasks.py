@@ -33,7 +33,7 @@ class GlueTask(Labelled):
         text: the Hub's names of the text fields, in the order a model reads them.
         tsv_text: the same fields' names in the official files.
         label_names: class names by id, as on the Hub; None for regression.
-        tsv_labels: spelling of the classes in the official files, by id.
+        tsv_labels: spelling of the classes in all official files, by id.
         metrics: metric keys, as Hugging Face names them.
         test_sizes: leaderboard file name to number of test rows.
         tsv_label: label column of the official training and dev files.
@@ -53,11 +53,6 @@ class GlueTask(Labelled):
     header: tuple[str, ...] | None = None
     extra: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
-
-    @property
-    def leaderboard(self) -> tuple[str, ...]:
-        """Spelling of the classes on the leaderboard, by id."""
-        return self.tsv_labels
 
 
 _DIGITS = ("0", "1")

@@ -115,9 +115,7 @@ def write_predictions(
     shown = (
         (f"{v:.3f}" for v in values) if names is None else (names[v] for v in values)
     )
-    text = "index\tprediction\n"
-    text += "".join(f"{index}\t{value}\n" for index, value in enumerate(shown))
-    write_bytes(Path(path), text.encode("utf-8"))
+    write_bytes(Path(path), _tsv(shown).encode("utf-8"))
     return Path(path)
 
 
@@ -146,7 +144,7 @@ def leaderboard_file(
         )
     if spec.is_regression:
         return f"{name}.tsv", _tsv(f"{value:.3f}" for value in values)
-    return f"{name}.tsv", _tsv(spec.leaderboard[value] for value in values)
+    return f"{name}.tsv", _tsv(spec.tsv_labels[value] for value in values)
 
 
 def _tsv(values: Iterable[str]) -> str:
@@ -229,8 +227,8 @@ def _read_predictions(path: Path, name: str) -> list[str]:
     """Returns one file's predictions in the leaderboard's format, after checks."""
     task = _TASK_OF[name]
     collector = RowCollector(str(path), "raise")
-    words = dict(zip(task.leaderboard, task.leaderboard, strict=True))
-    words |= dict(zip(task.label_names or (), task.leaderboard, strict=True))
+    words = dict(zip(task.tsv_labels, task.tsv_labels, strict=True))
+    words |= dict(zip(task.label_names or (), task.tsv_labels, strict=True))
     values: list[str] = []
     for number, text in read_lines(path, collector, header=True):
         fields = text.split("\t")
