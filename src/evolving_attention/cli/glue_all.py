@@ -17,7 +17,12 @@ from evolving_attention.cli.commands import Command
 from evolving_attention.cli.common import set_up_logging
 from evolving_attention.cli.contents import content_hashes
 from evolving_attention.cli.options import Fields
-from evolving_attention.cli.repeat import held_folder, resumable, settings_of
+from evolving_attention.cli.repeat import (
+    locked_folder,
+    own_folder,
+    resumable,
+    settings_of,
+)
 from evolving_attention.cli.repeat_results import RESULTS, RUN, read_record, scores_of
 from evolving_attention.cli.timeseries_results import align
 from evolving_attention.data.glue_tasks import TASKS, GlueTask, get_task
@@ -110,7 +115,8 @@ def _results(given: dict[str, Any]) -> dict[str, Any] | None:
     given = {"do_train": True, "do_eval": True, **given}
     root, fresh = Path(given["output_dir"]), bool(given.get("overwrite_output_dir"))
     settings, content = settings_of(fields(), given), _contents(tasks, given)
-    with held_folder(root, settings, fresh, content, _NINE):
+    with locked_folder(root):
+        own_folder(root, settings, fresh, content, _NINE)
         _check_data(tasks, given)
         every = {
             task.name: _task(task, given, root / task.name, fresh) for task in tasks

@@ -108,7 +108,8 @@ def repeated(
     root, fresh = Path(folder), bool(given.get("overwrite_output_dir"))
     once = Once()
     content = once(_CONTENT, lambda: content_hashes(given))
-    with held_folder(root, settings_of(options, given), fresh, content):
+    with locked_folder(root):
+        own_folder(root, settings_of(options, given), fresh, content)
         records = (
             {} if fresh else {s: read_run(root / f"seed-{s}" / RUN, s) for s in seeds}
         )
@@ -153,7 +154,7 @@ def claim_folder(once: Once, *groups: Any) -> Iterator[None]:
     """Keep the model in ``output_dir`` that other options gave, and other runs out.
 
     For a command without checkpoints: fit, and save the model, in the block. See
-    :func:`held_folder`.
+    :func:`own_folder`.
 
     Args:
         once: the values that the runs share; the data files are hashed once.
@@ -163,25 +164,8 @@ def claim_folder(once: Once, *groups: Any) -> Iterator[None]:
     given = {name: value for group in groups for name, value in vars(group).items()}
     root, fresh = Path(given["output_dir"]), given["overwrite_output_dir"]
     content = once(_CONTENT, lambda: content_hashes(given))
-    with held_folder(root, settings_of(options, given), fresh, content):
-        yield
-
-
-@contextmanager
-def held_folder(
-    root: Path,
-    settings: dict[str, Any],
-    fresh: bool,
-    content: dict[str, list[str]],
-    parts: Sequence[str] = (),
-) -> Iterator[None]:
-    """Keep other runs out of a folder during the block; see :func:`own_folder`.
-
-    Raises:
-        ConfigError, CheckpointError, OSError: as there, or in :func:`locked_folder`.
-    """
     with locked_folder(root):
-        own_folder(root, settings, fresh, content, parts)
+        own_folder(root, settings_of(options, given), fresh, content)
         yield
 
 
