@@ -213,7 +213,7 @@ ROWS = {
         ea.ConfigError,
         r"=1\.5",
         r"pad_to_multiple_of",
-        r"expected a whole number from 1",
+        r"expected a whole number, 1 or more",
     ),
     "a folder without tokenizer": Row(
         lambda f: tokenizer(saved(f)),
