@@ -126,9 +126,6 @@ def save(estimator: Any, folder: Path) -> None:
         "metadata": estimator.metadata_,
         "channel_names": vars(estimator).get("channel_names_"),
         "scaler": estimator.scaler_.to_dict(),
-        "history": estimator.history_,
-        "best_epoch": estimator.best_epoch_,
-        "interrupted": estimator.interrupted_,
         "n_features": vars(estimator).get("n_features_in_"),
         "features": vars(estimator).get("feature_names_in_"),
         **estimator._own_state(),
@@ -137,7 +134,7 @@ def save(estimator: Any, folder: Path) -> None:
 
 
 def heading(estimator: Any, **changed: Any) -> dict[str, Any]:
-    """Returns the first entries of a record: format, class and options.
+    """Returns the entries that all records have: format, class, options, and the fit's.
 
     The device is left out, since it is an argument of loading, and so is a random state
     that is not a number.
@@ -156,7 +153,17 @@ def heading(estimator: Any, **changed: Any) -> dict[str, Any]:
         "format": FORMAT,
         "estimator": type(estimator).__name__,
         "options": options,
+        "history": estimator.history_,
+        "best_epoch": estimator.best_epoch_,
+        "interrupted": vars(estimator).get("interrupted_"),
     }
+
+
+def set_fit(estimator: Any, record: dict[str, Any]) -> None:
+    """Sets the attributes that tell how the fit went, from an estimator's record."""
+    estimator.history_ = list(record["history"])
+    estimator.best_epoch_ = int(record["best_epoch"])
+    estimator.interrupted_ = record.get("interrupted")
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -220,9 +227,7 @@ def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
         estimator.channel_names_ = None if names is None else tuple(names)
         estimator.scaler_ = SeriesScaler.from_dict(record["scaler"])
         _check_channels(folder, record, channels)
-        estimator.history_ = record["history"]
-        estimator.best_epoch_ = record["best_epoch"]
-        estimator.interrupted_ = record.get("interrupted")
+        set_fit(estimator, record)
         if record.get("n_features") is not None:
             estimator.n_features_in_ = int(record["n_features"])
         if record.get("features") is not None:

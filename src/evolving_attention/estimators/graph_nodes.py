@@ -412,9 +412,6 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
             **files.heading(self, attention=to_config(self._attention())),
             "classes": self.classes_.tolist(),
             "kind": self.classes_.dtype.str,
-            "history": self.history_,
-            "best_epoch": self.best_epoch_,
-            "interrupted": vars(self).get("interrupted_"),
             "features": vars(self).get("feature_names_in_"),
         }
         files.write(folder, self.model_, record)
@@ -436,9 +433,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         with files.usable(path):
             made = cls(**record["options"], device=device)
             made.classes_ = files.labels_of(path, record, model)
-            made.history_ = list(record["history"])
-            made.best_epoch_ = int(record["best_epoch"])
-            made.interrupted_ = record.get("interrupted")
+            files.set_fit(made, record)
             names = files.names_of(path, record, "features", model.config.num_features)
             if names is not None:
                 made.feature_names_in_ = np.array(names, dtype=object)

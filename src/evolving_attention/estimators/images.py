@@ -511,9 +511,6 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
             "deviation": self.deviation_,
             "in_bytes": vars(self).get("in_bytes_"),
             "scale": vars(self).get("scale_"),
-            "history": self.history_,
-            "best_epoch": self.best_epoch_,
-            "interrupted": self.interrupted_,
             "skipped": self.skipped_,
         }
         files.write(folder, self.model_, record)
@@ -551,8 +548,7 @@ class ImageClassifier(NamedOptions, ImageViews, _Classifier, _Estimator):  # typ
             found.in_bytes_ = record.get("in_bytes")
             scale = record.get("scale")
             found.scale_ = None if scale is None else tuple(map(float, scale))
-            found.history_, found.best_epoch_ = record["history"], record["best_epoch"]
-            found.interrupted_ = record["interrupted"]
+            files.set_fit(found, record)
             found.skipped_ = [(name, reason) for name, reason in record["skipped"]]
             Normalize(found.mean_, found.deviation_)
         channels = model.config.num_channels
