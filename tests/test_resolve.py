@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 from audit_watch import watching
 
-from evolving_attention.errors import CheckpointError
+from evolving_attention.data.pretraining import default_cache
+from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.interop import resolve as module
 from evolving_attention.interop.resolve import hub_cache, resolve
 
@@ -70,6 +71,23 @@ def test_a_folder_comes_first(tmp_path: Path) -> None:
 def test_a_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert resolve("~/cwd") == tmp_path / "cwd"
+
+
+def test_no_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may run as a user id that has no account."""
+
+    def unknown(uid: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    for key in ("HOME", "HF_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(key, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert resolve(str(tmp_path / "cwd")) == tmp_path / "cwd"
+    for name in ("org/model", "~/model"):
+        with pytest.raises(CheckpointError, match="is no model"):
+            resolve(name, local_files_only=True)
+    with pytest.raises(ConfigError, match="set HOME or XDG_CACHE_HOME"):
+        default_cache()
 
 
 @pytest.mark.parametrize("name", ["", "a\0b"])

@@ -7,7 +7,6 @@ import functools
 import logging
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ def refuse_known(given: dict[str, Any]) -> None:
 def set_up_hub(model_args: ModelArguments) -> None:
     """Pass cache folder and token to huggingface_hub in environment variables."""
     if model_args.cache_dir:
-        os.environ["HF_HUB_CACHE"] = str(Path(model_args.cache_dir).expanduser())
+        os.environ["HF_HUB_CACHE"] = os.path.expanduser(model_args.cache_dir)
     if model_args.token:
         os.environ["HF_TOKEN"] = model_args.token
 

@@ -24,8 +24,17 @@ _SHORTEST = 8  # minimum tokens per row
 
 
 def default_cache() -> Path:
-    """Returns the folder of tokenised corpora in the user's cache folder."""
-    root = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    """Returns the folder of tokenised corpora in the user's cache folder.
+
+    Raises:
+        ConfigError: the user has no home folder.
+    """
+    root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if root.startswith("~"):
+        raise ConfigError(
+            "cache of corpora: this user has no home folder; set HOME or "
+            "XDG_CACHE_HOME, or give a cache_dir"
+        )
     return Path(root) / "evolving-attention" / "corpora"
 
 

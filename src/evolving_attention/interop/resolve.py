@@ -72,7 +72,7 @@ def resolve(name: str | os.PathLike[str], *, local_files_only: bool = False) -> 
         )
     if text.startswith(_PACKAGE):
         return _in_package(text)
-    folder = Path(text).expanduser()
+    folder = Path(os.path.expanduser(text))
     if folder.is_dir():
         return folder
     if folder.exists():
@@ -104,16 +104,16 @@ def hub_cache() -> Path:
     """Returns the folder of the local Hub cache, as huggingface_hub finds it."""
     for key in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if value := os.environ.get(key):
-            return Path(value).expanduser()
+            return Path(os.path.expanduser(value))
     if value := os.environ.get("HF_HOME"):
-        return Path(value).expanduser() / "hub"
+        return Path(os.path.expanduser(value)) / "hub"
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "huggingface" / "hub"
+    return Path(os.path.expanduser(base)) / "huggingface" / "hub"
 
 
 def is_hub_id(name: str) -> bool:
     """Whether a name for :func:`resolve` refers to a model on the Hub."""
-    return _is_repo_id(name) and not Path(name).expanduser().exists()
+    return _is_repo_id(name) and not os.path.exists(os.path.expanduser(name))
 
 
 def _in_package(text: str) -> Path:
