@@ -74,6 +74,16 @@ def run(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     return command
 
 
+def test_names_of_folders_that_are_not_utf8(
+    run: Any, model: Path, tmp_path: Path
+) -> None:
+    base, out = tmp_path / "m\udce9", tmp_path / "u\udce9"
+    shutil.copytree(model, base)
+    code, _, err = run(model_name_or_path=base, output_dir=out, max_steps=1)
+    assert code == 0, err
+    assert (out / "README.md").read_text().count("m?") == 1
+
+
 def weights(folder: Path) -> dict[str, bytes]:
     model = ea.AutoModelForSequenceClassification.from_pretrained(folder)
     return {name: np.asarray(p).tobytes() for name, p in model.named_parameters()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,13 @@ def test_commands(tmp_path: Path) -> None:
     assert found["pictures"] == len(rows) == 12
     assert rows[0][0] == str(root / "a" / "00.png")
     assert sum(map(float, rows[0][2:])) == pytest.approx(1.0, abs=1e-5)
+    os.rename(root / "a" / "00.png", root / "a" / "caf\udce9.png")  # not UTF-8
+    run("predict", *shown)
+    with file.open(newline="", errors="surrogateescape") as lines:
+        *others, renamed = list(csv.reader(lines))[1:]
+    assert renamed == [str(root / "a" / "caf\udce9.png"), *rows[0][1:]]
+    assert others == rows[1:]
+    os.rename(root / "a" / "caf\udce9.png", root / "a" / "00.png")
     (root / "a" / "04.png").write_bytes(b"")
     for more, reason in (((), "04.png"), (("--on_error", "ignore"), "ignore")):
         words = ["image", "predict", *map(str, shown), *more]

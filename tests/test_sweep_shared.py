@@ -34,6 +34,7 @@ sys.stdin.readline()
 for given in json.loads(sys.argv[1]):
     sweep._Sweep(SweepArguments(**given), "glue", ["--train_file", "a.csv"]).run()
 """
+MACHINES = "one", "tw\udcf6"  # a name that is not UTF-8
 GRID = {
     "output_dir": "grid",
     "study_name": "grid",
@@ -64,7 +65,7 @@ def begun(folder: Path, storage: str) -> Any:
 
 def test_two_machines_share_a_study_and_do_no_trial_twice(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path / 'shared.db'}"
-    machines = [begun(tmp_path / name, storage) for name in ("one", "two")]
+    machines = [begun(tmp_path / name, storage) for name in MACHINES]
     try:
         for machine in machines:
             assert machine.stdout.readline() == "ready\n"
@@ -87,7 +88,7 @@ def test_two_machines_share_a_study_and_do_no_trial_twice(tmp_path: Path) -> Non
                 int(file.stem[6:])
                 for file in (tmp_path / one / name).glob("trial-*.json")
             }
-            for one in ("one", "two")
+            for one in MACHINES
         ]
         assert not records[0] & records[1]
         assert records[0] | records[1] == {one.number for one in done}
@@ -95,7 +96,7 @@ def test_two_machines_share_a_study_and_do_no_trial_twice(tmp_path: Path) -> Non
         assert {one.state.name for one in others} <= {"PRUNED"}
         results = [
             json.loads((tmp_path / one / name / "results.json").read_text())
-            for one in ("one", "two")
+            for one in MACHINES
         ]
         assert max(len(one["trials"]) for one in results) == count
         assert not results[0]["failed"]

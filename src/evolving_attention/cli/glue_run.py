@@ -231,7 +231,7 @@ class GlueRun(FineTuning):
             results={k: v for k, v in self.results.items() if k.startswith("eval")},
             text_to_text=self.text_to_text,
         )
-        durable.write_bytes(folder / "README.md", card.encode("utf-8"))
+        durable.write_bytes(folder / "README.md", card.encode("utf-8", "replace"))
 
 
 def _several(prediction: Any) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import secrets
 import time
@@ -110,7 +111,7 @@ class Study:
         """Returns a seed that differs per machine, so that choices rarely coincide."""
         if self.alone:
             return args.seed
-        return args.seed + zlib.crc32(str(self.root.resolve()).encode())
+        return args.seed + zlib.crc32(os.fsencode(self.root.resolve()))
 
     def _agree(self, goal: str, direction: str, command: str) -> None:
         """Record what a new study searches; compare it with an older one's record."""

@@ -219,10 +219,10 @@ def predicted(
 
 
 def write_csv(file: Path, rows: Iterable[Sequence[Any]]) -> None:
-    """Write a .csv file."""
+    """Write a .csv file; file names that are not UTF-8 keep their bytes."""
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(rows)
-    durable.write_bytes(file, text.getvalue().encode("utf-8"))
+    durable.write_bytes(file, text.getvalue().encode("utf-8", "surrogateescape"))
 
 
 def worst_confusions(matrix: Any, names: list[str]) -> dict[str, int]:
