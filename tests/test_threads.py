@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -355,3 +357,36 @@ def test_running_out_of_memory_leaves_a_usable_model(model):
     found, found_gradients = run(model, **inputs)
     assert_same_bits(found, expected)
     assert_same_bits(found_gradients, gradients)
+
+
+LEAVING = """
+import threading, time
+import numpy as np
+import evolving_attention as ea
+
+x = ea.Tensor(np.ones((300, 300), np.float32))
+weight = ea.Tensor(np.ones((300, 300), np.float32), requires_grad=True)
+started = threading.Barrier(3)
+
+def multiply():
+    started.wait()
+    while True:
+        x @ x
+
+def train():
+    started.wait()
+    while True:
+        (x @ weight).mean().backward()
+
+for work in (multiply, train):
+    threading.Thread(target=work, daemon=True).start()
+started.wait()
+time.sleep(0.05)
+print("done")
+"""
+
+
+def test_the_program_may_end_while_daemon_threads_compute() -> None:
+    command = [sys.executable, "-c", LEAVING]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

@@ -136,7 +136,7 @@ AttentionOutput run_attention(Attention& self, const Var& queries,
   const Tokens answering{
       memory ? *memory : queries,
       memory_packing ? PackingPtr(memory_packing) : PackingPtr(query_packing)};
-  const py::gil_scoped_release release;
+  const ReleasedGil release;
   return self.forward(asking, answering, previous ? *previous : Carry(),
                       AttentionWanted());
 }

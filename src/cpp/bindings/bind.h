@@ -5,6 +5,7 @@
 #include <pybind11/typing.h>
 
 #include "autograd/var.h"
+#include "bindings/gil.h"
 
 namespace ea {
 

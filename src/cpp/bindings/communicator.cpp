@@ -18,7 +18,7 @@ namespace ea {
 
 namespace {
 
-using Release = py::call_guard<py::gil_scoped_release>;
+using Release = py::call_guard<ReleasedGil>;
 using Extents = std::vector<std::int64_t>;
 
 std::shared_ptr<Communicator> connect(const py::object& device, int size,
@@ -27,7 +27,7 @@ std::shared_ptr<Communicator> connect(const py::object& device, int size,
   EA_CHECK_AS(ConfigError, size > 0 && rank >= 0 && rank < size, "communicator",
               "rank {} of {}, expected one from 0 to size - 1", rank, size);
   const std::string name = id;
-  const py::gil_scoped_release release;
+  const ReleasedGil release;
   return device_backend(where).communicator(where.index, size, rank, name);
 }
 

@@ -53,7 +53,7 @@ Example:
         if (!rhs) return py::reinterpret_borrow<py::object>(Py_NotImplemented);
         Tensor y;
         {
-          const py::gil_scoped_release release;
+          const ReleasedGil release;
           y = compare(op, self.data(), *rhs);
         }
         return py::cast(Var(y));
@@ -105,7 +105,7 @@ Example:
     c.def(
         kind.name,
         [holds = kind.holds](const Var& x) { return Var(holds(x.data())); },
-        py::call_guard<py::gil_scoped_release>(), doc.c_str());
+        py::call_guard<ReleasedGil>(), doc.c_str());
   }
 }
 

@@ -34,7 +34,7 @@ void bind_astype(py::class_<Var>& c) {
       "astype",
       [](const Var& self, const py::object& dtype) {
         const DType wanted = dtype_of_python(dtype);
-        const py::gil_scoped_release release;
+        const ReleasedGil release;
         return self.dtype() == wanted ? copied(self) : cast(self, wanted);
       },
       py::arg("dtype"),

@@ -36,7 +36,7 @@ template <typename Fn>
 auto on(const py::object& name, Fn&& fn) {
   const Device device = device_of_python(name);
   DeviceBackend& backend = device_backend(device);
-  const py::gil_scoped_release release;
+  const ReleasedGil release;
   return fn(backend, device.index);
 }
 
@@ -74,7 +74,7 @@ void bind_devices(py::module_& m) {
       "synchronize",
       [](const py::object& name) {
         const Device device = device_of_python(name);
-        const py::gil_scoped_release release;
+        const ReleasedGil release;
         synchronize(device);
       },
       device(), "Returns when all work given to the device is done.");

@@ -231,7 +231,7 @@ Tensor from_dlpack(const py::object& object) {
       if (!device.is_cpu()) synchronize(device);
     } catch (const Error&) {  // a failing device reports it at its next use
     }
-    const py::gil_scoped_acquire gil;
+    const HeldGil gil;
     managed->deleter(managed);
   };
   const auto bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);

@@ -23,7 +23,7 @@ Seq2SeqModel& seq2seq(Model& model) {
 }
 
 void raise_signals() {
-  const py::gil_scoped_acquire acquire;
+  const HeldGil acquire;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 
@@ -59,7 +59,7 @@ using Targets =
 Targets found_targets(Model& model, const AnyDict& inputs,
                       const SearchSettings& settings) {
   const Inputs source = inputs_of(model.architecture(), inputs);
-  const py::gil_scoped_release release;
+  const ReleasedGil release;
   Targets out;
   auto& [ids, scores, ended, token_scores] = out;
   for (Generated& each :
@@ -152,19 +152,19 @@ void bind_generation(py::module_& m) {
           [](TargetState& state, const std::vector<std::int64_t>& ids) {
             return Var(state.next(ids));
           },
-          py::arg("ids"), py::call_guard<py::gil_scoped_release>(),
+          py::arg("ids"), py::call_guard<ReleasedGil>(),
           "Appends one token to each target; returns the logits [targets, "
           "vocabulary] of the next one.")
       .def("expect", &TargetState::expect, py::arg("tokens"),
            "Reserves room for so many tokens over all targets.")
       .def("select", &TargetState::select, py::arg("kept"),
-           py::call_guard<py::gil_scoped_release>(),
+           py::call_guard<ReleasedGil>(),
            "Keeps the targets with these indices, in this order.");
   m.def(
       "start_target",
       [](Model& model, const AnyDict& inputs, bool cached) {
         const Inputs source = inputs_of(model.architecture(), inputs);
-        const py::gil_scoped_release release;
+        const ReleasedGil release;
         return seq2seq(model).start(source, cached);
       },
       py::arg("model"), py::arg("inputs"), py::arg("cached"),
@@ -213,7 +213,7 @@ void bind_generation(py::module_& m) {
       py::arg("previous") = std::nullopt, py::arg("weight") = std::nullopt,
       py::arg("bias") = std::nullopt, py::arg("maps") = std::nullopt,
       py::arg("map_rows") = std::vector<std::int64_t>{},
-      py::call_guard<py::gil_scoped_release>(),
+      py::call_guard<ReleasedGil>(),
       "Computes attention of one query of each sequence over numbered rows of "
       "a cache, without gradients. Returns the context and the flat carried "
       "map.");

@@ -25,7 +25,7 @@ Complete told(const std::vector<Var>& leaves, const py::object& on_complete) {
   return [places = std::move(places), &on_complete](const Var::Impl& leaf) {
     const auto it = places.find(&leaf);
     if (it == places.end()) return;
-    const py::gil_scoped_acquire lock;
+    const HeldGil lock;
     on_complete(it->second);
   };
 }
@@ -41,7 +41,7 @@ void run_backward(const Var& self, const std::optional<Var>& gradient,
               "create_graph=True is not supported: gradients of gradients are "
               "not computed; leave it out");
   const Complete complete = told(leaves, on_complete);
-  const py::gil_scoped_release release;
+  const ReleasedGil release;
   backward(self, gradient ? gradient->data() : Tensor(), complete);
 }
 
@@ -130,7 +130,7 @@ void bind_gradients(py::class_<Var>& c) {
           docs::kIsTable)
       .def_property_readonly("row_grad", &row_gradient, docs::kRowGrad)
       .def("add_row_grad", &add_row_gradient, py::arg("ids"), py::arg("rows"),
-           py::call_guard<py::gil_scoped_release>(), docs::kAddRowGrad)
+           py::call_guard<ReleasedGil>(), docs::kAddRowGrad)
       .def("retain_grad", &retain_grad, docs::kRetainGrad)
       .def_property_readonly(
           "retains_grad",
@@ -139,7 +139,7 @@ void bind_gradients(py::class_<Var>& c) {
       .def("_kept_bytes", &kept_bytes,
            "Bytes that backward() will read and then free.")
       .def("add_", &add_in_place, py::arg("source"),
-           py::call_guard<py::gil_scoped_release>(), docs::kAdd)
+           py::call_guard<ReleasedGil>(), docs::kAdd)
       .def("backward", &run_backward, py::arg("gradient") = py::none(),
            py::arg("leaves") = std::vector<Var>(),
            py::arg("on_complete") = py::none(), py::kw_only(),

@@ -14,7 +14,7 @@ namespace ea {
 
 namespace {
 
-using Release = py::call_guard<py::gil_scoped_release>;
+using Release = py::call_guard<ReleasedGil>;
 
 ListOf<py::str, Var> named_parameters(const Module& module) {
   py::list all;
@@ -75,7 +75,7 @@ void bind_modules(py::module_& m) {
           "to",
           [](Module& self, const py::object& device) {
             const Device target = device_of_python(device);
-            const py::gil_scoped_release release;
+            const ReleasedGil release;
             self.to(target);
           },
           py::arg("device"),

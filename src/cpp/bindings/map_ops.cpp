@@ -93,7 +93,7 @@ void bind_unpack(py::module_& ops) {
         const PaddedShape to{queries, keys,
                              optional_integers(query_columns, "query_columns"),
                              optional_integers(key_columns, "key_columns")};
-        const py::gil_scoped_release release;
+        const ReleasedGil release;
         return unpack_maps(maps, packing, to);
       },
       py::arg("maps"), py::arg("packing").none(false),
@@ -141,7 +141,7 @@ void bind_pack(py::module_& ops) {
          const py::object& query_columns, const py::object& key_columns) {
         const Tensor q = optional_integers(query_columns, "query_columns");
         const Tensor k = optional_integers(key_columns, "key_columns");
-        const py::gil_scoped_release release;
+        const ReleasedGil release;
         return pack_maps(dense, packing, q, k);
       },
       py::arg("dense"), py::arg("packing").none(false),

@@ -19,7 +19,7 @@ Tensor zero_like(const Tensor& x) {
 template <Logic Op>
 Var together(const Var& self, const py::object& other) {
   const Var rhs = var_of(other);
-  const py::gil_scoped_release release;
+  const ReleasedGil release;
   return Var(combine(Op, self.data(), rhs.data()));
 }
 

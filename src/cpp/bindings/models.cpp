@@ -129,7 +129,7 @@ AnyDict forward(Model& model, const AnyDict& given, double label_smoothing,
   if (decoder) inputs.decoder_wanted = std::apply(&wanted_of, *decoder);
   ModelOutput out;
   {
-    const py::gil_scoped_release release;
+    const ReleasedGil release;
     out = model(inputs);
   }
   return results_of(out);

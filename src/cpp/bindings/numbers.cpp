@@ -76,7 +76,7 @@ py::object number(const Var& self) {
            self.shape());
   Tensor t;
   {
-    const py::gil_scoped_release release;
+    const ReleasedGil release;
     t = to_device(self.data(), kCpu);
   }
   if (is_floating(t.dtype())) return py::float_(t.item());
@@ -90,7 +90,7 @@ py::int_ as_int(const Var& self) { return number(self).attr("__int__")(); }
 py::object to_list(const Var& self) {
   Tensor t;
   {
-    const py::gil_scoped_release release;
+    const ReleasedGil release;
     t = to_device(self.data(), kCpu);
     if (t.dtype() == DType::bf16) t = cast(t, DType::f32);
   }
@@ -135,7 +135,7 @@ void bind_numbers(py::class_<Var>& c) {
       .def_property_readonly("size", &size, kSize)
       .def(
           "cpu", [](const Var& self) { return to_device(self, kCpu); },
-          py::call_guard<py::gil_scoped_release>(), kToCpu)
+          py::call_guard<ReleasedGil>(), kToCpu)
       .def("__float__",
            [](const Var& self) { return py::float_(number(self)); })
       .def("__int__", &as_int)

@@ -22,7 +22,7 @@ std::function<void()> holder(py::object owner) {
   auto* raw = owner.release().ptr();
   return [raw] {
     if (Py_IsInitialized() == 0) return;
-    const py::gil_scoped_acquire gil;
+    const HeldGil gil;
     Py_DECREF(raw);
   };
 }
@@ -250,7 +250,7 @@ Var operand_of(const py::handle& object, const Var& beside) {
                 ".to('int64')",
                 described(object), beside.dtype());
   }
-  const py::gil_scoped_release release;
+  const ReleasedGil release;
   return Var(to_device(values, beside.device()));
 }
 

@@ -11,7 +11,7 @@
 
 namespace ea {
 
-using Release = py::call_guard<py::gil_scoped_release>;
+using Release = py::call_guard<ReleasedGil>;
 using OptionalVar = std::optional<Var>;
 
 // Zero shift for convolutions of maps.

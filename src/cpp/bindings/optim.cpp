@@ -20,7 +20,7 @@ namespace ea {
 
 namespace {
 
-using Release = py::call_guard<py::gil_scoped_release>;
+using Release = py::call_guard<ReleasedGil>;
 using Params = std::vector<Var>;
 using Numbers = std::vector<int>;
 using Betas = std::pair<double, double>;
@@ -140,7 +140,7 @@ void bind_step_log(py::module_& m) {
           [](StepLog& self) -> ListOf<py::float_, py::float_, py::bool_> {
             std::vector<StepLog::Row> rows;
             {
-              const py::gil_scoped_release release;
+              const ReleasedGil release;
               rows = self.look();
             }
             py::list all;

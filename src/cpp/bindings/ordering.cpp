@@ -11,7 +11,7 @@ namespace {
 Ordered sorted_along(const char* op, const Var& x, const AxisArgument& axis,
                      const AxisArgument& dim, bool descending,
                      std::optional<std::int64_t> k = {}) {
-  const py::gil_scoped_release release;
+  const ReleasedGil release;
   return ordered(op, x, axis_of(axis, dim).value_or(-1), descending, k);
 }
 
@@ -109,7 +109,7 @@ void bind_ordering(py::class_<Var>& c) {
           "argsort",
           [](const Var& x, const AxisArgument& axis, bool descending,
              const AxisArgument& dim) {
-            const py::gil_scoped_release release;
+            const ReleasedGil release;
             const int a = axis_of(axis, dim).value_or(-1);
             return Var(to_device(order_of("argsort", x.data(), a, descending),
                                  x.device()));

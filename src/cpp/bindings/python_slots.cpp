@@ -39,7 +39,7 @@ class PythonSlot : public Slot {
     }
   }
   ~PythonSlot() override {
-    const py::gil_scoped_acquire gil;
+    const HeldGil gil;
     slot_ = py::object();
   }
 
@@ -105,7 +105,7 @@ class PythonEvolve final : public PythonSlot<Evolve> {
 
   Evolved step(const Var& scores, const Var& previous,
                const AttentionContext& context) override {
-    const py::gil_scoped_acquire gil;
+    const HeldGil gil;
     const py::object result = slot_.attr("step")(
         writable(scores), maybe(writable(previous)), where(context));
     const char* what = "the scores'";
@@ -125,7 +125,7 @@ class PythonScope final : public PythonSlot<Scope> {
   using PythonSlot::PythonSlot;
 
   PackingPtr maps(const PackingPtr& tokens) const override {
-    const py::gil_scoped_acquire gil;
+    const HeldGil gil;
     const py::object maps =
         slot_.attr("maps")(std::const_pointer_cast<Packing>(tokens));
     if (maps.is_none()) return tokens;
@@ -136,37 +136,37 @@ class PythonScope final : public PythonSlot<Scope> {
     return maps.cast<std::shared_ptr<Packing>>();
   }
   bool grid() const override {
-    const py::gil_scoped_acquire gil;
+    const HeldGil gil;
     return slot_.attr("grid").cast<bool>();
   }
   bool causal() const override {
-    const py::gil_scoped_acquire gil;
+    const HeldGil gil;
     return slot_.attr("causal").cast<bool>();
   }
   Var dot(const Var& q, const Var& k, double scale,
           const AttentionContext& context) const override {
-    const py::gil_scoped_acquire gil;
+    const HeldGil gil;
     return flat(
         slot_.attr("dot")(writable(q), writable(k), scale, where(context)),
         "dot", 1, context);
   }
   Var pair_sum(const Var& u, const Var& v,
                const AttentionContext& context) const override {
-    const py::gil_scoped_acquire gil;
+    const HeldGil gil;
     return flat(
         slot_.attr("pair_sum")(writable(u), writable(v), where(context)),
         "pair_sum", u.dim(1) / context.maps->heads(), context);
   }
   Var normalise(const Var& logits, double scale,
                 const AttentionContext& context) const override {
-    const py::gil_scoped_acquire gil;
+    const HeldGil gil;
     return same(
         slot_.attr("normalise")(writable(logits), scale, where(context)),
         "normalise", logits, "the logits'");
   }
   Var mix(const Var& probabilities, const Var& v,
           const AttentionContext& context) const override {
-    const py::gil_scoped_acquire gil;
+    const HeldGil gil;
     return tensor(
         slot_.attr("mix")(writable(probabilities), writable(v), where(context)),
         "mix");
@@ -195,7 +195,7 @@ class PythonScore final : public PythonSlot<Score> {
 
   Var scores(const Var& q, const Var& k, const Scope& scope,
              const AttentionContext& context) const override {
-    const py::gil_scoped_acquire gil;
+    const HeldGil gil;
     // The functions may be kept; scope and context live as long as this call.
     struct Call {
       const Scope* scope;
@@ -238,7 +238,7 @@ class PythonBias final : public PythonSlot<Bias> {
   using PythonSlot::PythonSlot;
 
   Var map(const Var& q, const AttentionContext& context) const override {
-    const py::gil_scoped_acquire gil;
+    const HeldGil gil;
     const Var maps =
         tensor(slot_.attr("map")(writable(q), where(context)), "map");
     EA_CHECK(maps.numel() == context.maps->map_elements(), "bias",

@@ -88,7 +88,7 @@ void bind_runtime(py::module_& m) {
             std::clamp<std::int64_t>(count.value, 0, 1 << 20);
         set_num_threads(static_cast<int>(n));
       },
-      py::arg("count"), py::call_guard<py::gil_scoped_release>(),
+      py::arg("count"), py::call_guard<ReleasedGil>(),
       "Sets how many threads the core uses (1 to 1024). Results do not "
       "depend on it.");
   m.def("get_num_threads", &num_threads,

@@ -43,7 +43,7 @@ Var choose(const Var& condition, const Operand& a, const Operand& b) {
   const py::object& first = from_b ? b.object : a.object;
   const Var guide = var_of(first);
   const Var other = operand_of(from_b ? a.object : b.object, guide);
-  const py::gil_scoped_release release;
+  const ReleasedGil release;
   return where(condition.data(), from_b ? other : guide,
                from_b ? guide : other);
 }
@@ -56,18 +56,18 @@ Var raise_to(const Var& x, const Operand& exponent) {
        !py::hasattr(p, "__dlpack__"));  // tensors and arrays have it
   if (!number) {
     const Var other = operand_of(p, x);
-    const py::gil_scoped_release release;
+    const ReleasedGil release;
     return pow(x, other);
   }
   const double value = PyFloat_AsDouble(p.ptr());
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
-  const py::gil_scoped_release release;
+  const ReleasedGil release;
   return pow(x, value);
 }
 
 Var raise_number(const Var& self, const Operand& base) {
   const Var x = operand_of(base.object, self);
-  const py::gil_scoped_release release;
+  const ReleasedGil release;
   return pow(x, self);
 }
 
@@ -254,7 +254,7 @@ void bind_masked_fill(py::class_<Var>& c) {
       "masked_fill",
       [](const Var& self, const py::object& mask, const py::object& value) {
         const Var holds = var_of(mask), filling = operand_of(value, self);
-        const py::gil_scoped_release release;
+        const ReleasedGil release;
         return where(holds.data(), filling, self);
       },
       py::arg("mask"), py::arg("value"),

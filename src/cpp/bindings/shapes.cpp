@@ -62,7 +62,7 @@ Var transposed(const Var& self, const py::args& args, const py::object& axis_a,
                                    std::pair(axis_b, "transpose: axis_b")}) {
     if (!axis.is_none()) axes.push_back(narrow(whole_number(axis, name)));
   }
-  const py::gil_scoped_release release;
+  const ReleasedGil release;
   if (axes.empty()) return reversed(self);
   const bool pair = axes.size() == 2 && args.size() != 1;
   return pair ? transpose(self, axes[0], axes[1])
@@ -71,7 +71,7 @@ Var transposed(const Var& self, const py::args& args, const py::object& axis_a,
 
 Var permuted(const Var& self, const py::args& args) {
   const std::vector<int> axes = axes_of(numbers_of(args, "permute: axes"));
-  const py::gil_scoped_release release;
+  const ReleasedGil release;
   return permute(self, axes);
 }
 

@@ -21,7 +21,7 @@ int axis_to_split(const char* op, const Var& x, const AxisArgument& axis,
 Parts parts_of(const Var& x, int axis, const std::vector<std::int64_t>& sizes) {
   std::vector<Var> parts;
   {
-    const py::gil_scoped_release release;
+    const ReleasedGil release;
     parts = split(x, axis, sizes);
   }
   return py::tuple(py::cast(parts));
@@ -79,7 +79,7 @@ Parts chunk(const Var& x, Whole<"chunk: chunks"> chunks,
 Parts entries_of(const Var& x, int axis) {
   std::vector<Var> parts;
   {
-    const py::gil_scoped_release release;
+    const ReleasedGil release;
     parts = unbind(x, axis);
   }
   return py::tuple(py::cast(parts));

@@ -62,7 +62,7 @@ Var make(const py::object& data, const py::object& dtype, bool requires_grad,
   check_fits(data, given, type);
   const Tensor t = cast(given, type);
   const Device place = device.is_none() ? t.device() : device_of_python(device);
-  const py::gil_scoped_release release;
+  const ReleasedGil release;
   // A tensor that changed neither type nor device may still share the caller's
   // memory.
   const bool same = t.storage() == given.storage() && t.device() == place;
@@ -86,7 +86,7 @@ Var to(const Var& self, const py::args& targets, const py::object& dtype,
   const DType wanted = type.is_none() ? self.dtype() : dtype_of_python(type);
   const Device where =
       place.is_none() ? self.device() : device_of_python(place);
-  const py::gil_scoped_release release;  // may synchronise with a device
+  const ReleasedGil release;  // may synchronise with a device
   return to_device(type.is_none() ? self : cast(self, wanted), where);
 }
 
@@ -103,14 +103,14 @@ Var next_to(const Var& self, const py::object& other) {
 template <BinaryFn Fn>
 Var forward_op(const Var& self, const py::object& other) {
   const Var rhs = next_to(self, other);
-  const py::gil_scoped_release release;
+  const ReleasedGil release;
   return Fn(self, rhs);
 }
 
 template <BinaryFn Fn>
 Var reflected_op(const Var& self, const py::object& other) {
   const Var lhs = next_to(self, other);
-  const py::gil_scoped_release release;
+  const ReleasedGil release;
   return Fn(lhs, self);
 }
 
@@ -196,7 +196,7 @@ py::buffer_info buffer(const Var& self) {
 
 void copy_from(const Var& self, const py::object& source) {
   const Tensor t = from_python(source, self.dtype());
-  const py::gil_scoped_release release;
+  const ReleasedGil release;
   copy_into(t, self.data());
 }
 

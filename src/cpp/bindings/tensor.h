@@ -72,7 +72,7 @@ void def_reduction(Target& target, const char* name, Fn fn, const char* doc,
     target.def(name, fn, x..., py::arg("axis") = py::none(),
                py::arg("keepdims") = false, py::kw_only(),
                py::arg("dim") = py::none(), py::arg("keepdim") = false, more...,
-               py::call_guard<py::gil_scoped_release>(), doc);
+               py::call_guard<ReleasedGil>(), doc);
   };
   if constexpr (std::is_same_v<Target, py::module_>) {
     def(py::arg("x"));

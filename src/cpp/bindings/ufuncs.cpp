@@ -63,7 +63,7 @@ py::object array_ufunc(const Var& self, const py::object& ufunc,
     const Var b = operand_of(inputs[1], self);
     Var result;
     {
-      const py::gil_scoped_release release;
+      const ReleasedGil release;
       result = fn(a, b);
     }
     return py::cast(result);

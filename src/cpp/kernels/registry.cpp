@@ -8,8 +8,8 @@ namespace ea {
 namespace {
 
 std::vector<detail::KernelListBase*>& lists() {
-  static std::vector<detail::KernelListBase*> all;
-  return all;
+  static auto* const all = new std::vector<detail::KernelListBase*>;
+  return *all;
 }
 
 std::string joined_names(const detail::ImplementationList& list) {

@@ -61,8 +61,8 @@ class KernelList : public detail::KernelListBase {
   using Supports = bool (*)(const Args&);
 
   static KernelList& instance() {
-    static KernelList list;
-    return list;
+    static auto* const list = new KernelList;  // threads may outlive statics
+    return *list;
   }
 
   void add(DeviceType device, const char* implementation, Run run,

@@ -70,8 +70,9 @@ void initialize() {
 
 const dnnl::engine& engine() {
   initialize();
-  static const dnnl::engine one(dnnl::engine::kind::cpu, 0);
-  return one;
+  // Never destroyed: threads may still compute while the process ends.
+  static const auto* const one = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  return *one;
 }
 
 const dnnl::stream& stream() {
