@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from helpers_distributed import Ended, alone, needs_mpi, run
 
 from evolving_attention import durable
+from evolving_attention.training.parallel import Team
 
 EVOLVING = {"kind": "evolving", "alpha": 0.2, "beta": 0.1, "conv_init": "identity"}
 # A step takes 6 batches: an epoch of 11 leaves some ranks without one in its last step.
@@ -135,3 +137,16 @@ def test_another_number_of_batches_a_step_is_refused(tmp_path: Path) -> None:
         assert result["error"] == "CheckpointError"
         words = "gradient_accumulation_steps 1 over all processes, this one 2"
         assert words in result["message"], result["message"]
+
+
+@pytest.mark.parametrize(("quota", "share"), [(16, 4), (4, 2), (1, 1)])
+def test_ranks_share_the_usable_cpus(
+    monkeypatch: pytest.MonkeyPatch, quota: int, share: int
+) -> None:
+    monkeypatch.delenv("EA_NUM_THREADS", raising=False)
+    monkeypatch.setattr(
+        "evolving_attention.training.runtime.usable_cpus", lambda: quota
+    )
+    cores = [list(range(8))] * 2
+    rank: Any = SimpleNamespace(world=SimpleNamespace(cores=cores, local_rank=0))
+    assert Team.threads(rank, None) == share

@@ -1,4 +1,4 @@
-"""The default memory limit, derived from the control group of the process."""
+"""Memory limit and usable CPUs, derived from the control group of the process."""
 
 from __future__ import annotations
 
@@ -75,6 +75,47 @@ def test_the_limit_of_a_group(name: str, tmp_path: Path) -> None:
     assert limit == group - max(group // 16, min(256 << 20, group // 4))
 
 
+HALF = {f"{V2}/cpu.max": "50000 100000"}
+V1_CPU = "sys/fs/cgroup/cpu"
+# (lines of /proc/self/cgroup, files below the root, CPUs of the quota)
+QUOTAS = {
+    "half a CPU": ("0::/", HALF, 1),
+    "the path of the host": ("0::/docker/0123abcd", HALF, 1),
+    "rounded up": ("0::/", {f"{V2}/cpu.max": "150000 100000"}, 2),
+    "the smallest above": (
+        "0::/pods/one",
+        {f"{V2}/pods/cpu.max": "10000 10000", f"{V2}/pods/one/cpu.max": "max 100000"},
+        1,
+    ),
+    "version 1": (
+        "3:cpu,cpuacct:/job\n0::/",
+        {
+            f"{V1_CPU}/job/cpu.cfs_quota_us": 20000,
+            f"{V1_CPU}/job/cpu.cfs_period_us": 100000,
+        },
+        1,
+    ),
+    "version 1 without a limit": (
+        "3:cpu:/",
+        {f"{V1_CPU}/cpu.cfs_quota_us": -1, f"{V1_CPU}/cpu.cfs_period_us": 100000},
+        None,
+    ),
+    "another controller": ("3:cpuset:/", {f"{V1_CPU}/cpu.cfs_quota_us": 1}, None),
+    "no limit": ("0::/", {f"{V2}/cpu.max": "max 100000"}, None),
+    "more than there are": ("0::/", {f"{V2}/cpu.max": f"{1 << 60} 1000"}, None),
+    "damaged": ("0::/", {f"{V2}/cpu.max": "50000"}, None),
+    "no files": ("0::/a/b", {}, None),
+}
+
+
+@pytest.mark.parametrize("name", QUOTAS)
+def test_the_cpus_of_a_group(name: str, tmp_path: Path) -> None:
+    groups, files, quota = QUOTAS[name]
+    mine = len(os.sched_getaffinity(0))
+    usable = _core.usable_cpus(made(tmp_path, groups, files))
+    assert usable == min(mine, quota or mine)
+
+
 def test_out_of_memory_acts_before_the_kernel_does(tmp_path: Path) -> None:
     """In a small container, allocations over the limit fail and smaller ones work."""
     root = made(tmp_path, "0::/", {f"{V2}/memory.max": 64 << 20})
@@ -97,13 +138,15 @@ def test_out_of_memory_acts_before_the_kernel_does(tmp_path: Path) -> None:
 PROGRAM = """
 from evolving_attention import _core
 print(_core.memory_limit() == _core.memory_limit_within(""))
+print(_core.get_num_threads() == _core.usable_cpus())
 """
 
 
-def test_the_default_is_that_of_this_machine() -> None:
+def test_the_defaults_are_those_of_this_machine() -> None:
     command = [sys.executable, "-c", PROGRAM]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert run.stdout == "True\n"
+    own = {k: v for k, v in os.environ.items() if k != "EA_NUM_THREADS"}
+    run = subprocess.run(command, capture_output=True, text=True, check=True, env=own)
+    assert run.stdout == "True\nTrue\n"
 
 
 def resident() -> int:

@@ -103,10 +103,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _system() -> dict[str, Any]:
-    try:
-        usable = len(os.sched_getaffinity(0))
-    except AttributeError:  # not Linux
-        usable = os.cpu_count() or 1
+    core, _ = _load_core()
     memory = {}
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
@@ -119,7 +116,7 @@ def _system() -> dict[str, Any]:
         "platform": platform.platform(),
         "machine": platform.machine(),
         "cpus": os.cpu_count(),
-        "cpus_usable": usable,
+        "cpus_usable": core.usable_cpus() if core else None,
         "memory_total": memory.get("MemTotal"),
         "memory_available": memory.get("MemAvailable"),
         "variables": {

@@ -6,6 +6,7 @@
 #include "bindings/arguments.h"
 #include "bindings/bind.h"
 #include "kernels/registry.h"
+#include "runtime/cgroup.h"
 #include "runtime/cpu_info.h"
 #include "runtime/device.h"
 #include "runtime/fast_paths.h"
@@ -93,6 +94,10 @@ void bind_runtime(py::module_& m) {
       "depend on it.");
   m.def("get_num_threads", &num_threads,
         "Returns how many threads the core uses.");
+  m.def("usable_cpus", &usable_cpus, py::arg("root") = "",
+        "Returns how many CPUs this process may use: those of its affinity, "
+        "and no more than the CPU quota of its container, read below "
+        "root/sys/fs/cgroup. It is the default number of threads.");
   m.def(
       "manual_seed",
       [](Whole<"manual_seed: seed"> seed) {

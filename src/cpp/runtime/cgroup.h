@@ -1,5 +1,5 @@
-// The memory that the control group of this process may use: the limit of its
-// container, batch job or service.
+// The memory and CPUs that this process may use: the limits of its control
+// group, which is its container, batch job or service.
 #pragma once
 
 #include <cstdint>
@@ -11,5 +11,9 @@ namespace ea {
 // there is none. Reads cgroup v2 (memory.max) and v1 (memory.limit_in_bytes)
 // below `root`/sys/fs/cgroup, for the group in `root`/proc/self/cgroup.
 std::int64_t cgroup_memory(const std::string& root = "");
+// Returns how many CPUs this process may use: those of its affinity, and no
+// more than the smallest quota likewise, rounded up: cpu.max (v2), or
+// cpu.cfs_quota_us / cpu.cfs_period_us (v1).
+int usable_cpus(const std::string& root = "");
 
 }  // namespace ea

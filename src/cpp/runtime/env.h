@@ -9,8 +9,8 @@ namespace ea::env {
 const std::string& max_isa();
 // EA_KERNEL=name:implementation[,...]: force implementations ("*": all names).
 const std::string& kernel_choice();
-// EA_NUM_THREADS: default number of threads (0 = all processors of the
-// process).
+// EA_NUM_THREADS: default number of threads (0 = usable_cpus() of
+// runtime/cgroup.h).
 int num_threads();
 // EA_DISABLE=name[,...]|all: fast paths to turn off (runtime/fast_paths.h).
 const std::string& disabled();

@@ -2,7 +2,6 @@
 #include "runtime/threads.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -12,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/cgroup.h"
 #include "runtime/check.h"
 #include "runtime/env.h"
 #include "runtime/fork.h"
@@ -20,16 +20,6 @@
 namespace ea {
 
 namespace {
-
-int processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    const int n = CPU_COUNT(&set);
-    if (n > 0) return n;
-  }
-  return 1;
-}
 
 thread_local bool inside_job = false;
 
@@ -152,7 +142,7 @@ void reset_in_child() { (void)state->pool.release(); }
 State& shared() {
   static const bool once = [] {
     state = new State;
-    state->wanted = env::num_threads() > 0 ? env::num_threads() : processors();
+    state->wanted = env::num_threads() > 0 ? env::num_threads() : usable_cpus();
     pthread_atfork(nullptr, nullptr, reset_in_child);
     return true;
   }();

@@ -80,6 +80,7 @@ __all__: list[str] = [
     "start_target",
     "synchronize",
     "unusable_devices",
+    "usable_cpus",
 ]
 
 class Tensor:
@@ -3006,4 +3007,9 @@ def synchronize(device: typing.Any = "cpu") -> None:
 def unusable_devices() -> dict[str, str]:
     """
     Returns, by type of device, why none of it can be used.
+    """
+
+def usable_cpus(root: str = "") -> int:
+    """
+    Returns how many CPUs this process may use: those of its affinity, and no more than the CPU quota of its container, read below root/sys/fs/cgroup. It is the default number of threads.
     """

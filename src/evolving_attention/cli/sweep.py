@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import json
 import logging
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -39,6 +38,7 @@ from evolving_attention.durable.files import usable_values
 from evolving_attention.errors import ConfigError, Interrupted
 from evolving_attention.training.argument_rules import is_greater_better
 from evolving_attention.training.interrupts import InterruptGuard
+from evolving_attention.training.runtime import usable_cpus
 
 if TYPE_CHECKING:
     from evolving_attention.training.ray_tasks import RayTasks
@@ -227,7 +227,7 @@ class _Sweep:
 
     def _share_threads(self, ray: RayTasks | None) -> None:
         """Divide the threads among the workers, and decide where the workers run."""
-        every = len(os.sched_getaffinity(0)) if ray is None else ray.cpus
+        every = usable_cpus() if ray is None else ray.cpus
         share = max(1, (self.args.num_threads or every) // self.args.workers)
         if ray is not None:
             share = min(share, max(1, ray.largest))

@@ -83,13 +83,13 @@ class Team(Alone):
             )
 
     def threads(self, wanted: int | None) -> int | None:
-        """Returns this rank's share of the usable cores, unless a number is given."""
+        """Returns this rank's share of the usable CPUs, unless a number is given."""
         if wanted is not None or os.environ.get("EA_NUM_THREADS"):
             return wanted
         cores = self.world.cores
         mine = cores[self.world.local_rank]
         sharing = sum(not set(mine).isdisjoint(others) for others in cores)
-        return max(1, len(mine) // sharing)
+        return max(1, min(len(mine), runtime.usable_cpus()) // sharing)
 
     def device(self, args: Any) -> str:
         """Returns the CPU (also for "auto"), or this rank's GPU.

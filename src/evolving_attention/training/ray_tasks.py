@@ -14,6 +14,7 @@ from evolving_attention.errors import (
     PeerLost,
     require,
 )
+from evolving_attention.training.runtime import usable_cpus
 
 LOCAL = "local"
 _SECONDS = 10.0  # timeout for an answer from a cluster's address
@@ -49,7 +50,7 @@ class RayTasks:
     def _connect(self, address: str, num_cpus: int | None) -> None:
         options: dict[str, Any] = {}
         if address == LOCAL:
-            options["num_cpus"] = num_cpus or len(os.sched_getaffinity(0))
+            options["num_cpus"] = num_cpus or usable_cpus()
             options["include_dashboard"] = False
         try:
             if address not in (LOCAL, "auto"):

@@ -28,6 +28,7 @@ __all__ = [
     "set_num_threads",
     "set_random_state",
     "set_seed",
+    "usable_cpus",
 ]
 
 
@@ -35,6 +36,11 @@ def set_num_threads(count: int | None) -> None:
     """Sets the number of the core's threads; None keeps the current number."""
     if count is not None:
         _core.set_num_threads(count)
+
+
+def usable_cpus() -> int:
+    """CPUs that this process may use: its affinity and its container allow them."""
+    return int(_core().usable_cpus())
 
 
 def core_random_state() -> tuple[int, int]:
