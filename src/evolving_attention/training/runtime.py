@@ -40,7 +40,7 @@ def set_num_threads(count: int | None) -> None:
 
 def usable_cpus() -> int:
     """CPUs that this process may use: its affinity and its container allow them."""
-    return int(_core().usable_cpus())
+    return int(_core.usable_cpus())
 
 
 def core_random_state() -> tuple[int, int]:
