@@ -303,6 +303,63 @@ def test_what_is_no_batch_is_refused():
         ea.plan(model, inputs)
 
 
+SEVERAL = {"problem_type": "multi_label_classification"}
+FITTING = [
+    ("BertForMultipleChoice", {}, (2, 4, 6), {"labels": [0, 3]}),
+    ("BertForMultipleChoice", {}, (2, 4, 6), {"attention_mask": np.ones((2, 4, 6))}),
+    ("BertModel", {}, (8, 6), {"position_ids": np.arange(6)}),
+    ("BertModel", {}, (8, 6), {"position_ids": [[5, 4, 3, 2, 1, 0]]}),
+    ("BertForSequenceClassification", SEVERAL, (8, 2), {"labels": np.ones((8, 2))}),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "shape", "more"), FITTING)
+def test_a_plan_takes_what_the_model_takes(name, options, shape, more):
+    model, inputs = tiny(name, **options), {"input_ids": np.full(shape, 7), **more}
+    model(**inputs)
+    assert ea.plan(model, inputs).peak > 0
+
+
+def test_choices_are_planned_like_rows():
+    rows, questions = (
+        {"input_ids": np.full(s, 7), "attention_mask": np.ones(s)}
+        for s in ((32, 20), (8, 4, 20))
+    )
+    model = tiny("BertForMultipleChoice", attention=Evolving())
+    assert ea.plan(model, {**questions, "labels": [0] * 8}) == ea.plan(model, rows)
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"input_ids": [[7, 8], [9]]}, "input_ids is no rectangular array"),
+        ({"input_ids": np.zeros((0, 6), int), "labels": []}, "expected one or more"),
+        ({"input_ids": np.full((8, 6), 7.5)}, "input_ids must be integers"),
+        ({"input_ids": np.full((8, 600), 7)}, "length 600, expected at most"),
+        ({"labels": [0, 1]}, r"labels has shape \(2,\), expected 8 rows"),
+        ({"labels": 1}, r"labels has shape \(\), expected 8 rows"),
+        ({"attention_mask": np.ones((7, 6))}, r"shape \(7, 6\), expected 8 rows"),
+        ({"attention_mask": np.zeros((8, 6))}, "each of 1 to 6"),
+    ],
+)
+def test_a_batch_that_does_not_fit_the_model_is_refused(changed, text):
+    inputs = {"input_ids": np.full((8, 6), 7), "labels": [0, 1] * 4, **changed}
+    with pytest.raises(ea.InputError, match=text):
+        ea.plan(tiny("BertForSequenceClassification"), inputs)
+
+
+def test_targets_of_other_rows_are_refused():
+    inputs = {"input_ids": np.full((4, 6), 5), "labels": np.full((3, 6), 5)}
+    with pytest.raises(ea.ShapeError, match="4 sources and 3 targets"):
+        ea.plan(helpers_transformer.tiny(), inputs)
+
+
+def test_series_of_whole_numbers_are_planned():
+    model, inputs = series()((12, 7, 9), True)
+    whole = {**inputs, "values": np.ones(inputs["values"].shape, int)}
+    assert ea.plan(model, whole) == ea.plan(model, inputs)
+
+
 def test_the_examples_run():
     found = doctest.testmod(ea.memory)
     assert found.failed == 0

@@ -19,7 +19,7 @@ import numpy as np
 from evolving_attention import _core
 from evolving_attention.autograd import kept_buffers
 from evolving_attention.device_names import host_array
-from evolving_attention.errors import InputError
+from evolving_attention.errors import InputError, ShapeError
 from evolving_attention.memory.probes import Probe, Probes, probes_of
 
 __all__ = ["Plan", "current", "peak", "plan", "reset_peak"]
@@ -106,7 +106,8 @@ def plan(
         free blocks.
 
     Raises:
-        InputError: the batch does not fit this model, or every parameter is frozen.
+        InputError, ShapeError, DTypeError: the batch does not fit this model, or every
+            parameter is frozen.
         ConfigError: there is no such optimizer.
 
     Example:
@@ -140,8 +141,8 @@ def plan(
             f"plan: every parameter of {type(model).__name__} is frozen, expected one "
             "to train; set requires_grad = True"
         )
-    inputs = {k: host_array(v) for k, v in batch.items() if v is not None}
-    probes = probes_of(inputs, first, len(model.config.stacks))
+    inputs = {k: _array(k, v) for k, v in batch.items() if v is not None}
+    probes = probes_of(inputs, model)
     with _unchanged(model):
         kept = [_kept(model, probe.inputs) for probe in probes.kept]
         activations = _grown(probes.kept, kept, probes.kept_grows)
@@ -159,6 +160,16 @@ def plan(
     held = parameters + moments
     peak_bytes = held + max(first_layer, gradients)
     return Plan(parameters, gradients, moments, activations, peak_bytes)
+
+
+def _array(name: str, value: Any) -> np.ndarray:
+    try:
+        return host_array(value)
+    except ValueError as error:
+        raise ShapeError(
+            f"plan: {name} is no rectangular array: its rows differ in length; pad "
+            "them to one length, or pass packed rows with sequence_offsets"
+        ) from error
 
 
 def _grown(probes: list[Probe], found: list[int], wanted: list[int]) -> int:

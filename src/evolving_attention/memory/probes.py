@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from evolving_attention.errors import InputError
+from evolving_attention.errors import InputError, ShapeError
 
 _LONGEST = 32  # tokens of the longest sequence tried
 _GROUP = 512  # tokens of a sequence whose maps fill a kernel's working memory
 _IGNORED = -100
 _IMAGES = (2, 4)  # images of a small batch; batch norm over one pixel needs two
+_WHOLE = ("sequence_classification", "classification", "regression")  # label rows
 
 Lengths = tuple[int, ...]
 
@@ -58,17 +60,25 @@ class Probes:
     sequences: int
 
 
-def probes_of(inputs: Mapping[str, np.ndarray], first: str, stacks: int) -> Probes:
-    """Makes small batches of sequences, or of images.
+def probes_of(inputs: Mapping[str, np.ndarray], model: Any) -> Probes:
+    """Makes small batches of sequences, or of images, for a model.
 
     Raises:
-        InputError: the main input, ``first``, is not a batch.
+        InputError: the arrays do not fit together, or are too long for the model.
     """
+    first, config = model.needed[0], model.config
     if first == "pixel_values":
         return _of_images(inputs, first)
-    sides = _sides_of(inputs, first, stacks)
+    sides = _sides_of(inputs, model)
     padded = [side.width > 0 for side in sides]
     whole = [side.lengths for side in sides]
+    most = getattr(config, "max_position_embeddings", getattr(config, "max_length", 0))
+    longest = max(map(max, whole))
+    if 0 < most < longest and "position_ids" not in inputs:
+        raise InputError(
+            f"plan: a sequence of the batch has length {longest}, expected at most "
+            f"{most}, the most that this model takes; shorten it"
+        )
     groups, sequences = _groups(whole)
     return Probes(
         [
@@ -118,6 +128,7 @@ class _Side:
         prefix: prefix of the names of mask and offsets.
         lengths: lengths of the sequences without padding.
         width: padded length; 0: packed.
+        cut: names of padded arrays with a column for each token or value.
     """
 
     inputs: Mapping[str, np.ndarray]
@@ -125,16 +136,19 @@ class _Side:
     prefix: str
     lengths: Lengths
     width: int
+    cut: set[str]
 
 
-def _sides_of(inputs: Mapping[str, np.ndarray], first: str, stacks: int) -> list[_Side]:
+def _sides_of(inputs: Mapping[str, np.ndarray], model: Any) -> list[_Side]:
     """Returns the batch's sequences; sources and targets of an encoder-decoder.
 
     Raises:
-        InputError: the main input is not a padded or packed batch.
+        InputError: the arrays do not fit together.
     """
-    if stacks == 1:
-        return [_side(inputs, first, "")]
+    first = model.needed[0]
+    if len(model.config.stacks) == 1:
+        rows = _by_sequence(inputs, first, model.head == "multiple_choice")
+        return [_side(rows, first, "", whole=model.head in _WHOLE)]
     target = {k: v for k, v in inputs.items() if k[:8] == "decoder_" or k == "labels"}
     source = {k: v for k, v in inputs.items() if k not in target}
     ids = "decoder_input_ids" if "decoder_input_ids" in target else "labels"
@@ -143,27 +157,76 @@ def _sides_of(inputs: Mapping[str, np.ndarray], first: str, stacks: int) -> list
             f"plan: the batch has {', '.join(inputs)}, expected the target, too: "
             "labels or decoder_input_ids"
         )
-    return [_side(source, first, ""), _side(target, ids, "decoder_")]
+    sides = [_side(source, first, ""), _side(target, ids, "decoder_")]
+    sources, targets = (len(side.lengths) for side in sides)
+    if sources != targets:
+        raise ShapeError(
+            f"plan: {sources} sources and {targets} targets; expected one target for "
+            "each source"
+        )
+    return sides
 
 
-def _side(inputs: Mapping[str, np.ndarray], ids: str, prefix: str) -> _Side:
+def _by_sequence(
+    inputs: Mapping[str, np.ndarray], first: str, choices: bool
+) -> dict[str, np.ndarray]:
+    """Returns the inputs with a row for each sequence, or for each choice.
+
+    The labels of questions with choices are left out.
+    """
+    found, shape = dict(inputs), inputs[first].shape
+    places = inputs.get("position_ids")
+    if places is not None and places.shape in (shape[1:], (1, *shape[1:])):
+        found["position_ids"] = np.broadcast_to(places, shape)
+    if choices:
+        found.pop("labels", None)
+        for name, array in found.items():
+            if array.ndim == 3:
+                n, count, width = array.shape
+                found[name] = array.reshape(n * count, width)
+    return found
+
+
+def _side(
+    inputs: Mapping[str, np.ndarray], ids: str, prefix: str, whole: bool = False
+) -> _Side:
+    """Returns the sequences of one stack; ``whole``: labels are of whole sequences.
+
+    Raises:
+        InputError: the arrays do not fit together.
+    """
     offsets, array = inputs.get(f"{prefix}sequence_offsets"), inputs[ids]
-    if offsets is not None:
-        return _Side(inputs, ids, prefix, tuple(np.diff(offsets).tolist()), 0)
-    if array.ndim < 2:
+    if array.ndim < (2 if offsets is None else 1):
         raise InputError(
             f"plan: {ids} has shape {array.shape}, expected [sequences, length, …], or "
             f"packed rows with {prefix}sequence_offsets"
         )
-    count, width = array.shape[:2]
-    lengths = np.full(count, width)
-    if f"{prefix}attention_mask" in inputs:
-        lengths = (inputs[f"{prefix}attention_mask"] != 0).sum(1)
+    count, width = array.shape[:2] if offsets is None else (offsets.size - 1, 0)
+    for name, each in inputs.items():
+        if name[-7:] != "offsets" and each.shape[:1] not in ((count,), (len(array),)):
+            raise ShapeError(
+                f"plan: {name} has shape {each.shape}, expected {count} rows, one for "
+                f"each sequence of {ids} of shape {array.shape}"
+            )
+    if offsets is not None:
+        lengths = np.diff(offsets.ravel())
+    elif f"{prefix}attention_mask" in inputs:
+        lengths = (inputs[f"{prefix}attention_mask"] != 0).sum(-1)
     elif ids == "labels":  # up to the last label of each row
-        lengths = np.max((array != _IGNORED) * np.arange(1, width + 1), axis=1)
-    elif not prefix and "lengths" in inputs:
-        lengths = inputs["lengths"]
-    return _Side(inputs, ids, prefix, tuple(np.asarray(lengths).tolist()), width)
+        ends = (array != _IGNORED) * np.arange(1, width + 1)
+        lengths = ends.max(axis=1, initial=1)
+    else:
+        lengths = inputs.get("lengths", np.full(count, width))
+    most = width or len(array)
+    fits = lengths.dtype.kind in "iu" and lengths.shape == (max(1, count),)
+    if not (fits and lengths.min() > 0 and lengths.max() <= most):
+        raise InputError(
+            f"plan: {ids} of shape {array.shape} has sequences of lengths "
+            f"{lengths.tolist()}, expected one or more, each of 1 to {most}"
+        )
+    cut = {k for k, v in inputs.items() if v.ndim > 1 and v.shape[1] == width}
+    cut = cut - {"labels"} if whole else cut
+    return _Side(inputs, ids, prefix, tuple(lengths.tolist()), width, cut)
 
 
 def _probe_lengths(sides: list[_Side]) -> list[list[Lengths]]:
@@ -251,11 +314,9 @@ def _padded(side: _Side, lengths: Lengths) -> dict[str, np.ndarray]:
     found = {}
     for name, array in side.inputs.items():
         array = array[rows % count]
-        if array.ndim >= 2 and array.shape[1] == width:
-            array = array[:, columns % width]
-        found[name] = array
+        found[name] = array[:, columns % width] if name in side.cut else array
     inside = columns < np.asarray(lengths)[:, None]
-    if found[side.ids].dtype.kind == "f":
+    if side.ids == "values":
         found[side.ids] = np.nan_to_num(found[side.ids])
         found["lengths"] = np.asarray(lengths)
     else:
