@@ -181,7 +181,7 @@ def _write(path: Path, result: dict[str, Any]) -> None:
     import json
 
     from evolving_attention import durable
-    from evolving_attention.training.state import plain
+    from evolving_attention.durable import plain
 
     if str(path) == "-":
         print_json(result)

@@ -248,7 +248,7 @@ def json_output(wanted: bool) -> Iterator[None]:
 
 def print_json(value: Any) -> None:
     """Print one JSON document on stdout; NaN and infinity become strings."""
-    from evolving_attention.training.state import plain
+    from evolving_attention.durable import plain
 
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     # a character that the encoding lacks would become "?": another value

@@ -290,7 +290,7 @@ def _draw(maps: dict[str, Any], tokens: list[str], output_dir: Path) -> Path:
 
 def _write_results(output_dir: Path, results: dict[str, Any]) -> None:
     from evolving_attention import durable
-    from evolving_attention.training.state import plain
+    from evolving_attention.durable import plain
 
     durable.write_json(output_dir / "demo_results.json", plain(results))
 

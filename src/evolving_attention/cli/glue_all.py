@@ -185,7 +185,7 @@ def _task(
         return [] if results is None else list(results["runs"])
     record = None if fresh else read_record(folder / RUN)
     if record is None:
-        from evolving_attention.training.state import plain
+        from evolving_attention.durable import plain
 
         record = plain(glue.results(resumable(fields(), own, folder)) or {})
         if distributed.is_first():
@@ -215,7 +215,7 @@ def _spread(values: Sequence[float]) -> dict[str, Any]:
 
 def _collected(every: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     """Returns the scores of the tasks, and the average over all except WNLI."""
-    from evolving_attention.training.state import plain
+    from evolving_attention.durable import plain
 
     lines, found = [["task", "metric", "score", "sd"]], {}
     for name, runs in every.items():

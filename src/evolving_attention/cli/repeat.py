@@ -88,7 +88,7 @@ def repeated(
             files, or an option contradicts --seeds.
         Interrupted: a signal came; finished seeds are not repeated later.
     """
-    from evolving_attention.training.state import plain
+    from evolving_attention.durable import plain
 
     names = ("seeds", "compare")
     repeat = RepeatArguments(**{name: given.get(name) for name in names})
@@ -137,7 +137,7 @@ def agreed(value: Any) -> Any:
 
 def settings_of(options: Fields, given: dict[str, Any]) -> dict[str, Any]:
     """Returns the given options that affect the results and are not defaults."""
-    from evolving_attention.training.state import plain
+    from evolving_attention.durable import plain
 
     settings: dict[str, Any] = plain(
         {
@@ -305,7 +305,7 @@ def _of_seed(
 
 def _one(run: _Run, own: dict[str, Any], once: Once) -> dict[str, Any]:
     """Run one seed in its folder, and write its record there."""
-    from evolving_attention.training.state import plain
+    from evolving_attention.durable import plain
 
     folder = Path(own["output_dir"])
     results = run(own, once) or {}

@@ -377,7 +377,7 @@ class _Sweep:
         Raises:
             NonFiniteError, Error: no trial has a result.
         """
-        from evolving_attention.training.state import plain
+        from evolving_attention.durable import plain
 
         done, failed = self.study.finished(), self.study.failed()
         if not done:

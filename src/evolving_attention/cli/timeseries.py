@@ -165,7 +165,7 @@ def _runs(
     Raises:
         Interrupted: a signal came; the best epoch so far is saved.
     """
-    from evolving_attention.training.state import plain
+    from evolving_attention.durable import plain
 
     root, runs = Path(training.output_dir), []
     with locked_folder(root):
@@ -257,7 +257,7 @@ def _kept(
         DataError: the record is damaged.
     """
     from evolving_attention.attention import from_config
-    from evolving_attention.training.state import plain
+    from evolving_attention.durable import plain
 
     file = folder / RUN
     seed = options["random_state"]

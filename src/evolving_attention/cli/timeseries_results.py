@@ -124,7 +124,7 @@ def run_record(
     result: Any, model: Any, seed: int, options: dict[str, Any]
 ) -> dict[str, Any]:
     """Returns the contents of run.json for one training."""
-    from evolving_attention.training.state import plain
+    from evolving_attention.durable import plain
 
     best = result.history[result.best_epoch - 1]
     record: dict[str, Any] = plain(

@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def _run(command: str, given: dict[str, Any]) -> dict[str, Any]:
-    from evolving_attention.training.state import plain
+    from evolving_attention.durable import plain
 
     chosen = training(command)
     with in_flags(chosen.fields().options):

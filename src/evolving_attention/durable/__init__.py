@@ -3,6 +3,7 @@
 from evolving_attention.durable.files import (
     json_bytes,
     make_folder,
+    plain,
     write_bytes,
     write_files,
     write_json,
@@ -33,6 +34,7 @@ __all__ = [
     "locked",
     "make_folder",
     "newest_verified",
+    "plain",
     "rotate",
     "verify_directory",
     "write_bytes",

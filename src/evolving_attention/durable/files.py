@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 import re
 import stat
@@ -120,6 +121,22 @@ def json_bytes(value: Any) -> bytes:
     """
     text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False)
     return (text + "\n").encode()
+
+
+def plain(value: Any) -> Any:
+    """Converts a value for strict JSON: NumPy's numbers, paths, NaN become plain."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if hasattr(value, "to_dict"):
+        return plain(value.to_dict())
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, (str, int, float, bool)) or value is None:
+        return value
+    return str(value)
 
 
 def make_folder(path: str | Path) -> Path:

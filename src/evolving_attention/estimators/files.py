@@ -14,13 +14,13 @@ from evolving_attention import durable
 from evolving_attention.attention import from_config
 from evolving_attention.data.series_scaling import SeriesScaler
 from evolving_attention.device_names import resolve_device
+from evolving_attention.durable import plain
 from evolving_attention.durable.files import digest, reported, usable_values
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
 from evolving_attention.estimators import architecture
 from evolving_attention.interop.evolving_mark import weights_stem
 from evolving_attention.interop.json_file import read_object
 from evolving_attention.interop.paths import advice_inside, present
-from evolving_attention.training.state import plain
 
 FILE = "estimator.json"
 FORMAT = 1

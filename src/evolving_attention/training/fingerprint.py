@@ -18,9 +18,9 @@ import numpy as np
 from evolving_attention.data.labels import numbered
 from evolving_attention.data.packed import PackedDataset, digest, each
 from evolving_attention.device_names import host_array
+from evolving_attention.durable import plain
 from evolving_attention.errors import CheckpointError
 from evolving_attention.notices import say
-from evolving_attention.training.state import plain
 
 KEYS = (
     "input_ids",

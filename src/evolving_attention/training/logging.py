@@ -11,10 +11,10 @@ import time
 import warnings
 from typing import Any, TextIO
 
+from evolving_attention.durable import plain
 from evolving_attention.errors import CheckpointError, require
 from evolving_attention.notices import note
 from evolving_attention.training.callbacks import TrainerCallback
-from evolving_attention.training.state import plain
 
 LOGGER = logging.getLogger("evolving_attention")
 

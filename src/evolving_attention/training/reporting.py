@@ -13,7 +13,7 @@ from evolving_attention.training.alone import Alone
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.evaluate import speed_metrics
 from evolving_attention.training.plan import RunPlan
-from evolving_attention.training.state import TrainerState, plain
+from evolving_attention.training.state import TrainerState
 from evolving_attention.training.step import StepOutcome
 
 
@@ -125,4 +125,4 @@ class Reporter:
             return
         folder = pathlib.Path(self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        durable.write_json(folder / "nonfinite-report.json", plain(report))
+        durable.write_json(folder / "nonfinite-report.json", durable.plain(report))

@@ -9,7 +9,6 @@ from typing import Any
 from evolving_attention import durable
 from evolving_attention.notices import note
 from evolving_attention.progress_bar import duration
-from evolving_attention.training.state import plain
 
 # Files of the usual splits.
 FILES = tuple(f"{s}_results.json" for s in ("all", "train", "eval", "test", "predict"))
@@ -42,10 +41,10 @@ def save_metrics(
     """Writes ``<split>_results.json`` and adds the metrics to ``all_results.json``."""
     folder = pathlib.Path(output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    durable.write_json(folder / f"{split}_results.json", plain(metrics))
+    durable.write_json(folder / f"{split}_results.json", durable.plain(metrics))
     if not combined:
         return
     path = folder / "all_results.json"
     together = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    together.update(plain(metrics))
+    together.update(durable.plain(metrics))
     durable.write_json(path, together)

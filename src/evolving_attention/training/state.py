@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import pathlib
 import typing
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evolving_attention.durable.files import reported
+from evolving_attention.durable.files import plain, reported
 from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.field_types import check_type, describe, members
 from evolving_attention.interop.json_file import parse_object, read_object
@@ -36,25 +35,6 @@ class PredictionOutput(NamedTuple):
     predictions: np.ndarray
     label_ids: np.ndarray | None
     metrics: dict[str, float]
-
-
-def plain(value: Any) -> Any:
-    """Converts a value for strict JSON: NumPy scalars, paths and NaN become plain."""
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if hasattr(value, "to_dict"):
-        return plain(value.to_dict())
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, (str, int, float, bool)) or value is None:
-        return value
-    return str(value)
 
 
 def read_values(folder: pathlib.Path) -> dict[str, Any]:

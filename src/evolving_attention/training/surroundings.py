@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from evolving_attention import durable
+from evolving_attention.durable import plain
 from evolving_attention.training import checkpoint as ckpt
 from evolving_attention.training import given, numerics, results, search
 from evolving_attention.training.alone import Alone
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.callbacks import CallbackHandler
-from evolving_attention.training.state import TrainerState, plain
+from evolving_attention.training.state import TrainerState
 
 
 class Surroundings:
