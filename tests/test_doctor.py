@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,7 +33,8 @@ def run_doctor(*words, **variables):
 
 @pytest.fixture
 def no_core(monkeypatch):
-    monkeypatch.setattr(room, "_load_core", lambda: (None, "undefined symbol: x"))
+    why = "undefined symbol: x: reinstall with pip install ."
+    monkeypatch.setattr(room, "_load_core", lambda: (None, why))
     monkeypatch.setattr(
         room, "loaded_runtimes", list
     )  # other tests may have loaded some
@@ -52,7 +55,7 @@ def test_a_missing_core_exits_with_backend_missing(no_core, capsys):
     with pytest.raises(typer.Exit) as left:
         command.run(as_json=True)
     assert left.value.exit_code == 5
-    assert json.loads(capsys.readouterr().out)["core"]["error"] == "undefined symbol: x"
+    assert "symbol: x" in json.loads(capsys.readouterr().out)["core"]["error"]
 
 
 def test_missing_libraries_are_named(monkeypatch, no_core):
@@ -89,6 +92,65 @@ def test_self_test_reports_failures_on_one_line(monkeypatch):
     checks = room.self_test(core=object())
     assert [check["ok"] for check in checks] == [False, True, True]
     assert checks[0]["detail"] == "RuntimeError: first line"
+
+
+def test_a_core_that_does_not_load_says_how_to_get_one(monkeypatch):
+    def absent(name):
+        raise ImportError("undefined symbol: x")
+
+    monkeypatch.setattr(room.importlib, "import_module", absent)
+    found = room._load_core()
+    assert found == (None, "undefined symbol: x: reinstall with pip install .")
+
+
+def test_every_library_of_an_extra_is_looked_for():
+    text = Path(__file__).parents[1].joinpath("pyproject.toml").read_text()
+    extras = text.split("[project.optional-dependencies]")[1].split("\nnotebooks")[0]
+    wanted = set(re.findall(r'"([\w-]+)>', extras))
+    assert wanted == {name for name, _ in room.OPTIONAL[:-1]}
+
+
+def test_variables_are_shown_without_the_secret(monkeypatch):
+    for name in ("EA_DISABLE", "EA_SECRET"):
+        monkeypatch.setenv(name, "winograd")
+    shown = room._system()["variables"]
+    assert (shown["EA_DISABLE"], shown["EA_SECRET"]) == ("winograd", "(set)")
+
+
+@needs_core
+def test_the_limit_of_memory_is_shown(monkeypatch, capsys):
+    from evolving_attention import _core
+
+    before = _core.memory_limit()
+    try:
+        _core.set_memory_limit(3 * 2**30)
+        command.run(as_json=False, run_self_test=False)
+    finally:
+        _core.set_memory_limit(before)
+    assert "tensors may take 3.0 GiB" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_folder_that_cannot_be_read_has_unknown_space(monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setenv("HF_HOME", "/elsewhere/hub")
+    monkeypatch.setattr(room.Path, "exists", refuse)
+    assert room._disk()[1] == {
+        "what": "hub cache",
+        "path": "/elsewhere/hub",
+        "free": None,
+    }
+
+
+@needs_core
+@pytest.mark.parametrize("name", ["EA_KERNEL", "EA_NUM_THREADS"])
+def test_a_wrong_variable_is_a_finding(name):
+    code, out, _ = run_doctor("--json", EA_PROFILE="1", **{name: "x"})
+    report = json.loads(out)
+    assert (code, report["system"]["variables"][name]) == (5, "x")
+    assert name in report["core"]["error"]
+    assert "pip install" not in report["core"]["error"]
 
 
 def test_cuda_lists_where_it_looked(monkeypatch, tmp_path):

@@ -11,6 +11,7 @@ Submodules that need more than NumPy are imported when they are first used.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -130,7 +131,8 @@ if not TYPE_CHECKING:  # mypy and editors read the imports at the end
 
 
 if os.environ.get("EA_PROFILE") == "1":  # print the kernel table when the process ends
-    importlib.import_module(f"{__name__}.profiling").report_at_exit()
+    with contextlib.suppress(errors.Error):  # the core repeats it where it is used
+        importlib.import_module(f"{__name__}.profiling").report_at_exit()
 
 
 if TYPE_CHECKING:  # tests/test_types.py compares these with the names above

