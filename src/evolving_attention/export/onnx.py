@@ -26,9 +26,10 @@ def export_onnx(model: Any, path: str | os.PathLike[str]) -> Path:
     The graph takes padded batches of any size and length, int64 [batch, length]:
     ``input_ids``, ``attention_mask`` and, if the model has more than one segment,
     ``token_type_ids``. Its outputs are those of the model's call in evaluation mode
-    (``logits``; ``last_hidden_state`` and ``pooler_output``), equal within 1e-5. The
-    tokens of a row must be contiguous, with padding on the left or the right. For a
-    multiple-choice model the rows are the choices of one question.
+    (``logits``; ``last_hidden_state`` and ``pooler_output``), equal within float32
+    rounding: 1e-5 of the largest value. The tokens of a row must be contiguous, with
+    padding on the left or the right. For a multiple-choice model the rows are the
+    choices of one question.
 
     Args:
         model: a model with dot products, dense attention and a kind of the core in each
