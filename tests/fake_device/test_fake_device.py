@@ -201,6 +201,22 @@ def test_kernels_are_forced_where_they_are():
         _core.force_kernel("sum_of_squares", "none")
 
 
+def test_dense_attention_makes_its_bias_there():
+    shapes = {"q": (1, 2, 3, 4), "prev": (1, 2, 3, 3), "weight": (2, 2, 3, 3)}
+    made = np.random.default_rng(0)
+    arrays = {name: made.normal(size=n).astype("f4") for name, n in shapes.items()}
+    found = []
+    for device in ("cpu", "cuda"):
+        q, *more = (on(device, array) for array in arrays.values())
+        given = dict(zip(("prev", "weight"), more, strict=True))
+        with reference():
+            both = ea.functional.evolving_attention(
+                q, q, q, **given, alpha=0.5, beta=0.5
+            )
+        found.append([bits(tensor) for tensor in both])
+    assert found[0] == found[1]
+
+
 def test_gradients_cross_devices():
     x = ea.Tensor([1.0, 2.0], requires_grad=True)
     (x.to("cuda") * 3.0).sum().backward()

@@ -287,7 +287,9 @@ def _evolve(
     )
     kernel = None if weight is None else _core.operand(weight)
     if kernel is not None and bias is None:
-        bias = Tensor(np.zeros(packing.num_heads), dtype=kernel.dtype)
+        bias = Tensor(
+            np.zeros(packing.num_heads), dtype=kernel.dtype, device=kernel.device
+        )
     shift = None if bias is None else _core.operand(bias)
     flat = previous.reshape(-1)
     return ops.evolve(flat, scores, kernel, shift, coefficients, packing)
