@@ -90,7 +90,7 @@ ROWS = {
         lambda _: unpacked(lengths=(2**31, 2**31)),
         ea.ShapeError,
         r"\(2, 2, 2147483648, 2147483648\)",
-        r"\[shape\]",
+        r"\[unpack_maps\]",
         r"more elements than memory has addresses",
     ),
     "columns of other tokens": Row(

@@ -263,7 +263,7 @@ ROWS = {
         lambda _: F.relu(3),
         ea.DTypeError,
         r"int64",
-        r"activation",
+        r"\[relu\]",
         r"float32, bfloat16 or float64",
     ),
     "dropout in words": Row(

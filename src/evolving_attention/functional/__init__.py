@@ -29,6 +29,7 @@ from evolving_attention.array_types import TensorLike
 from evolving_attention.errors import ConfigError, Error, InputError, ShapeError
 from evolving_attention.functional.contraction import einsum as einsum
 from evolving_attention.functional.joining import stack as stack
+from evolving_attention.functional.naming import named, names_itself
 
 if TYPE_CHECKING:  # for editors: the generated stub has every operation
     from evolving_attention._core.ops import *  # noqa: F403
@@ -51,10 +52,7 @@ def _told(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return _apart(function(*args, **kwargs), (*args, *kwargs.values()))
         except InputError as error:
-            text = str(error)
-            if not text.startswith("[tensor]"):
-                raise
-            raise type(error)(f"[{name}]{text.removeprefix('[tensor]')}") from None
+            raise named(name, error) from None
         except TypeError as error:
             if isinstance(error, Error):
                 raise
@@ -148,6 +146,7 @@ if not TYPE_CHECKING:
     )
 
 
+@names_itself
 def evolving_attention(
     q: TensorLike,
     k: TensorLike,
@@ -185,7 +184,8 @@ def evolving_attention(
 
     Raises:
         ShapeError: shapes do not match.
-        ConfigError: alpha or beta is out of range.
+        DTypeError: types differ, or are not floating types.
+        ConfigError: alpha or beta is out of range, or scale is no number.
         InputError: the mask holds other values, or the weight is missing.
 
     Example:
@@ -207,6 +207,8 @@ def evolving_attention(
             raise ConfigError(
                 f"evolving_attention: {name}={value!r}, expected a number in [0, 1]"
             )
+    if not isinstance(scale, (numbers.Real, Tensor, type(None))):
+        raise ConfigError(f"evolving_attention: scale={scale!r}, expected a number")
     batch, heads, n_q, width = q.shape
     n_k = k.shape[2]
     packing = Packing(

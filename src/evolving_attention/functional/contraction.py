@@ -12,11 +12,13 @@ from evolving_attention import _core
 from evolving_attention._core import Tensor
 from evolving_attention.array_types import TensorLike
 from evolving_attention.errors import InputError, ShapeError
+from evolving_attention.functional.naming import names_itself
 
 #: A tensor and the letters of its axes.
 _Term: TypeAlias = tuple[str, Tensor]
 
 
+@names_itself
 def einsum(subscripts: str, *operands: TensorLike) -> Tensor:
     """Multiplies tensors and sums over the letters that are not in the result.
 

@@ -8,8 +8,10 @@ from evolving_attention import _core
 from evolving_attention._core import Tensor, ops
 from evolving_attention.array_types import TensorLike
 from evolving_attention.errors import ConfigError, ShapeError
+from evolving_attention.functional.naming import names_itself
 
 
+@names_itself
 def stack(
     xs: Sequence[TensorLike], axis: int | None = None, *, dim: int | None = None
 ) -> Tensor:
