@@ -142,6 +142,20 @@ ROWS = {
         r"edge 0 comes from 1",
         r"expected 0 to 0",
     ),
+    "edges of the core in a table": Row(
+        lambda _: F.Edges([0, 1], [[0]]),
+        ea.errors.ShapeError,
+        r"int64 \(1, 1\)",
+        r"\[edges\] sources",
+        r"expected int64 with one axis",
+    ),
+    "a negative number of sources": Row(
+        lambda _: F.Edges([0], [], -1),
+        ea.errors.InputError,
+        r"num_sources = -1",
+        r"\[edges\]",
+        r"expected 0 or more",
+    ),
     "edges of the core whose starts fall": Row(
         lambda _: F.Edges([0, 2, 1, 2], [0, 0]),
         ea.errors.ShapeError,

@@ -105,14 +105,14 @@ ROWS = {
         ea.InputError,
         r"query_columns\[3\] = 0",
         r"\[unpack_maps\]",
-        r"expected 2 to 2: columns rise",
+        r"expected above 1, for columns rise within a sequence, and below 3",
     ),
     "columns beyond the array": Row(
         lambda _: unpacked(lengths=(3, 3), key_columns=[0, 1, 3, 0]),
         ea.InputError,
         r"key_columns\[2\] = 3",
         r"\[unpack_maps\]",
-        r"expected 2 to 2",
+        r"and below 3, the size of the dense maps",
     ),
     "columns that are no whole numbers": Row(
         lambda _: unpacked(key_columns=[0.5, 1, 2, 0]),

@@ -305,8 +305,8 @@ ROWS = {
         lambda _: F.Packing(2, [0, 3, 2]),
         ea.ShapeError,
         r"= 2 is below",
-        r"\[packing\]",
-        r"sequence_offsets\[2\]",
+        r"\[packing\] offsets",
+        r"\[2\]",
     ),
     "attention of unequal shapes": Row(
         lambda _: F.evolving_attention(CUBE, CUBE, np.ones((1, 2, 3, 5))),

@@ -22,7 +22,7 @@ Tensor checked_list(const char* name, const Tensor& list) {
 
 Edges::Edges(const Tensor& starts, const Tensor& keys, std::int64_t num_keys)
     : starts_(checked_list("starts", starts)),
-      keys_(checked_list("keys", keys)) {
+      keys_(checked_list("sources", keys)) {
   const auto* first = starts_.data<std::int64_t>();
   const auto* key = keys_.data<std::int64_t>();
   EA_CHECK(starts_.dim(0) > 0 && first[0] == 0 && first[queries()] == count(),
@@ -35,7 +35,7 @@ Edges::Edges(const Tensor& starts, const Tensor& keys, std::int64_t num_keys)
              first[i]);
   }
   EA_CHECK_AS(InputError, num_keys >= 0, "edges",
-              "num_keys = {} is negative; expected 0 or more", num_keys);
+              "num_sources = {} is negative; expected 0 or more", num_keys);
   for (std::int64_t e = 0; e < count(); ++e) {
     EA_CHECK_AS(InputError, key[e] >= 0 && key[e] < num_keys, "edges",
                 "edge {} comes from {}, expected 0 to {}: there is no such "

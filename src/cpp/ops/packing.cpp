@@ -15,13 +15,12 @@ constexpr std::array<const char*, 4> kBorders{"clip", "wrap", "clamp",
                                               "author"};
 
 void check_offsets(const std::vector<std::int64_t>& offsets) {
-  EA_CHECK(
-      !offsets.empty() && offsets.front() == 0, "packing",
-      "sequence_offsets must start with 0 (one more entry than sequences)");
+  EA_CHECK(!offsets.empty() && offsets.front() == 0, "packing",
+           "offsets must start with 0 (one more entry than sequences)");
   for (std::size_t i = 1; i < offsets.size(); ++i) {
     EA_CHECK(offsets[i] >= offsets[i - 1], "packing",
-             "sequence_offsets[{}] = {} is below sequence_offsets[{}] = {}", i,
-             offsets[i], i - 1, offsets[i - 1]);
+             "offsets[{}] = {} is below offsets[{}] = {}", i, offsets[i], i - 1,
+             offsets[i - 1]);
   }
 }
 

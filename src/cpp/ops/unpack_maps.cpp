@@ -32,9 +32,9 @@ void check_columns(const char* op, const char* side,
     for (std::int64_t i = offsets[b - 1]; i < offsets[b]; ++i) {
       const std::int64_t column = columns.data<std::int64_t>()[i];
       EA_CHECK_AS(InputError, column > before && column < length, op,
-                  "{}_columns[{}] = {}, expected {} to {}: columns rise within "
-                  "a sequence and be inside the dense maps",
-                  side, i, column, before + 1, length - 1);
+                  "{}_columns[{}] = {}, expected above {}, for columns rise "
+                  "within a sequence, and below {}, the size of the dense maps",
+                  side, i, column, before, length);
       before = column;
     }
   }
