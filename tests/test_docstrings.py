@@ -124,6 +124,7 @@ def test_the_docstring_is_complete(name):
     summary = text.split("\n\n")[0]
     assert re.fullmatch(r"[A-Z][^\n]*\.", summary), f"{name}: no sentence: {summary!r}"
     assert len(summary) <= 85
+    assert max(map(len, text.splitlines())) <= 92, f"{name}: a line is too long"
     listed = section(text, "Args:")
     for parameter in wanted:
         assert re.search(

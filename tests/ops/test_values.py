@@ -192,6 +192,18 @@ def test_cross_entropy_of_ignored_rows_only_is_nan_without_gradient():
     np.testing.assert_array_equal(as_float64(x.grad), 0.0)
 
 
+def test_one_tensor_is_joined_along_an_axis_that_it_has():
+    with pytest.raises(errors.ShapeError, match=r"\[concat\]"):
+        _core.ops.concat([[1.0]], 1)
+
+
+@pytest.mark.parametrize("op", ["embedding", "gather_rows"])
+def test_a_mask_is_no_list_of_rows(op):
+    for mask in ([True, False], np.array([True, False])):
+        with pytest.raises(errors.DTypeError, match=r"must be integers, got bool; x\["):
+            getattr(_core.ops, op)([[1.0], [2.0]], mask)
+
+
 def test_mean_of_nothing_is_refused():
     with pytest.raises(errors.ShapeError, match="mean of no elements"):
         _core.ops.mean(tensor(np.zeros((0, 4))))

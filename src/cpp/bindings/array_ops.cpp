@@ -23,14 +23,15 @@ void bind_binary(py::module_& m, const char* name,
   const std::string doc = what + R"(
 
 Args:
-    a: [...] of a floating type.
-    b: [...] of the same type; the shapes broadcast as NumPy's do.
+    a: [...] of any type.
+    b: [...] of the same type, or integers beside floating numbers; the shapes
+        broadcast as NumPy's do.
 
 Returns:
-    [...] of the broadcast shape, in the type of a and b.
+    [...] of the broadcast shape, in the type of a and b, or the floating one.
 
 Raises:
-    DTypeError: a and b differ in type or are not floating-point tensors.
+    DTypeError: a and b have two integer types or two floating types.
     ShapeError: the shapes do not broadcast.
 
 Example:
@@ -47,7 +48,9 @@ void bind_arithmetic(py::module_& m) {
     [[11.0, 21.0], [12.0, 22.0]])");
   bind_binary(m, "sub", &sub, R"(Subtracts the second tensor from the first.
 
-    y = a - b)",
+    y = a - b
+
+Masks have no difference: two of them are a DTypeError.)",
               R"(F.sub([5.0, 7.0], [1.0, 2.0]).numpy().tolist()
     [4.0, 5.0])");
   bind_binary(m, "mul", &mul, R"(Multiplies two tensors element by element.
@@ -59,7 +62,7 @@ void bind_arithmetic(py::module_& m) {
 
     y = a / b
 
-Division by zero gives infinity or NaN.)",
+Division by zero gives infinity or NaN; integers give float32.)",
               R"(F.div([1.0, 9.0], [2.0, 3.0]).numpy().tolist()
     [0.5, 3.0])");
 }
@@ -177,14 +180,14 @@ void bind_dropout(py::module_& m) {
 Args:
     x: [...] of a floating type.
     p: probability of zero, in [0, 1).
-    training: False: y is x itself.
+    training: False: y = x.
 
 Returns:
     [...] in the shape and type of x.
 
 Raises:
     ConfigError: p is out of range.
-    DTypeError: x is not a floating-point tensor.
+    DTypeError: x is not a floating-point tensor where elements are dropped.
 
 Example:
     >>> from evolving_attention import functional as F

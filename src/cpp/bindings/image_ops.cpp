@@ -294,7 +294,8 @@ void bind_relative_2d(py::module_& ops) {
       R"(Spreads products by distance along rows and columns of images over maps.
 
     maps[b, h, i, j] = rows[r, D + clip(j // W - i // W, -D, D)]
-                     + columns[r, W - 1 + j % W - i % W],  r = (offsets[b] + i) heads + h
+                     + columns[r, W - 1 + j % W - i % W]
+    with r = (offsets[b] + i) heads + h
 
 The tokens of a sequence are the pixels of an image of width W, row by row. With the
 products of each query's heads and the vectors of the distances, these are the logits of

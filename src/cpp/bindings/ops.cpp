@@ -59,7 +59,8 @@ Args:
         begins, and the total.
     key_offsets: the same for keys; None: those of the queries.
     causal: row i of a map sees keys up to i + keys - queries alone.
-    key_mask: bool or uint8 [total keys], 0 for a key that no row sees; None: all are seen.
+    key_mask: bool or uint8 [total keys], 0 for a key that no row sees; None: all are
+        seen.
     window: odd; with width = min(window, 2 n - 1), each query has width columns per
         neighbouring head instead of n keys. Column a * width + o of query i and head
         h holds key i + o - width // 2 of head h + a - window_heads // 2. None: all.

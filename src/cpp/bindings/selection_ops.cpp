@@ -80,11 +80,11 @@ void bind_abs(py::module_* m, py::class_<Var>* c) {
     y = |x|
 
 The derivative at 0 is 0.)",
-                  kFloating, "",
+                  "[...] of any type.", "",
                   R"(    [...] in the shape and type of x.
 
 Raises:
-    DTypeError: x is not a floating-point tensor.
+    DTypeError: x is no tensor, and no array of numbers.
 )",
                   method ? R"(    >>> Tensor([-1.0, 2.0]).abs().tolist()
     [1.0, 2.0])"
@@ -102,13 +102,14 @@ void bind_clip(py::module_* m, py::class_<Var>* c) {
     y = low where x < low, high where x > high, else x
 
 NaN stays NaN. The gradient passes where x lies within the bounds.)",
-        kFloating, R"(    low: the lower bound; None: there is none.
+        "[...] of any type.", R"(    low: the lower bound; None: there is none.
     high: the upper bound; None: there is none.
 )",
         R"(    [...] in the shape and type of x.
 
 Raises:
     ConfigError: both bounds are None, or low is above high.
+    DTypeError: x has integers, and a bound has a fraction.
 )",
         method ? R"(    >>> Tensor([-1.0, 0.5, 2.0]).clip(0, 1).tolist()
     [0.0, 0.5, 1.0])"
@@ -137,7 +138,7 @@ void bind_extreme(py::module_* m, py::class_<Var>* c, const std::string& name) {
             name + R"( of x[..., i, ...] over i
 
 The gradient goes to the first of equal elements; NaN counts as the )" +
-            word + " value. arg" + name +
+            word + " value.\narg" + name +
             "() of a tensor says where the elements are.",
         "[...] of any type.",
         std::string(
@@ -263,7 +264,8 @@ void bind_masked_fill(py::class_<Var>& c) {
     y = value where mask is not 0, else x
 
 Args:
-    mask: [...] of any type that broadcasts with x: what a comparison gives, or booleans.
+    mask: [...] of any type that broadcasts with x: what a comparison gives, or
+        booleans.
     value: the number.
 
 Returns:

@@ -78,12 +78,13 @@ void bind_batch_norm(py::module_& ops) {
       py::arg("running_variance") = py::none(), py::arg("training") = false,
       py::arg("momentum") = 0.1, py::arg("eps") = 1e-5,
       py::arg("residual") = py::none(), py::arg("rectify") = false, Release(),
-      R"(Normalises every channel over all tokens of a packed batch, or all pixels of images.
+      R"(Normalises every channel over all tokens of a packed batch or pixels of images.
 
     y = (x - mean) / sqrt(variance + eps) * weight + bias + residual
 
-With rectify y is max(that, 0), in the same pass over x. In training mean and variance are the batch's, and the running ones move towards
-them by the momentum; otherwise the running ones are used.
+With rectify y is max(that, 0), in the same pass over x. In training mean and variance
+are the batch's, and the running ones move towards them by the momentum; otherwise the
+running ones are used.
 
 Args:
     x: [tokens, channels] or [n, channels, height, width]; two tokens or pixels or
@@ -105,7 +106,8 @@ Returns:
 Raises:
     ShapeError: a tensor does not fit.
     DTypeError: the tensors differ in type.
-    InputError: one of the running statistics is missing, or training has one token or pixel.
+    InputError: one of the running statistics is missing, or training has one token or
+        pixel.
     ConfigError: momentum or eps is out of range.
 
 Example:

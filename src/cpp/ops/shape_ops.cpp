@@ -134,8 +134,8 @@ Var entry(const Var& x, int axis, std::int64_t i) {
 Var concat(const std::vector<Var>& xs, int axis) {
   EA_CHECK(!xs.empty(), "concat", "expected at least one tensor");
   const Var& first = xs.front();
-  if (xs.size() == 1) return first;
   const int a = normalize_axis(axis, first.rank(), "concat");
+  if (xs.size() == 1) return first;
   Shape shape = first.shape();
   std::vector<std::int64_t> ends{shape[a]};
   for (std::size_t i = 1; i < xs.size(); ++i) {

@@ -395,7 +395,7 @@ class Tensor:
             [...] in the shape and type of x.
 
         Raises:
-            DTypeError: x is not a floating-point tensor.
+            DTypeError: x is no tensor, and no array of numbers.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -740,6 +740,7 @@ class Tensor:
 
         Raises:
             ConfigError: both bounds are None, or low is above high.
+            DTypeError: x has integers, and a bound has a fraction.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -1056,7 +1057,8 @@ class Tensor:
             y = value where mask is not 0, else x
 
         Args:
-            mask: [...] of any type that broadcasts with x: what a comparison gives, or booleans.
+            mask: [...] of any type that broadcasts with x: what a comparison gives, or
+                booleans.
             value: the number.
 
         Returns:
@@ -1107,7 +1109,8 @@ class Tensor:
 
             y[...] = max of x[..., i, ...] over i
 
-        The gradient goes to the first of equal elements; NaN counts as the largest value. argmax() of a tensor says where the elements are.
+        The gradient goes to the first of equal elements; NaN counts as the largest value.
+        argmax() of a tensor says where the elements are.
 
         Args:
             axis, dim: the axis; negative numbers count from the last; None: all.
@@ -1173,7 +1176,8 @@ class Tensor:
 
             y[...] = min of x[..., i, ...] over i
 
-        The gradient goes to the first of equal elements; NaN counts as the smallest value. argmin() of a tensor says where the elements are.
+        The gradient goes to the first of equal elements; NaN counts as the smallest value.
+        argmin() of a tensor says where the elements are.
 
         Args:
             axis, dim: the axis; negative numbers count from the last; None: all.
@@ -2123,7 +2127,8 @@ class Packing:
             begins, and the total.
         key_offsets: the same for keys; None: those of the queries.
         causal: row i of a map sees keys up to i + keys - queries alone.
-        key_mask: bool or uint8 [total keys], 0 for a key that no row sees; None: all are seen.
+        key_mask: bool or uint8 [total keys], 0 for a key that no row sees; None: all are
+            seen.
         window: odd; with width = min(window, 2 n - 1), each query has width columns per
             neighbouring head instead of n keys. Column a * width + o of query i and head
             h holds key i + o - width // 2 of head h + a - window_heads // 2. None: all.

@@ -88,13 +88,13 @@ def abs(x: TensorLike) -> evolving_attention._core.Tensor:
     The derivative at 0 is 0.
 
     Args:
-        x: [...] of a floating type.
+        x: [...] of any type.
 
     Returns:
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: x is not a floating-point tensor.
+        DTypeError: x is no tensor, and no array of numbers.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -179,14 +179,15 @@ def add(a: TensorLike, b: TensorLike) -> evolving_attention._core.Tensor:
         y = a + b
 
     Args:
-        a: [...] of a floating type.
-        b: [...] of the same type; the shapes broadcast as NumPy's do.
+        a: [...] of any type.
+        b: [...] of the same type, or integers beside floating numbers; the shapes
+            broadcast as NumPy's do.
 
     Returns:
-        [...] of the broadcast shape, in the type of a and b.
+        [...] of the broadcast shape, in the type of a and b, or the floating one.
 
     Raises:
-        DTypeError: a and b differ in type or are not floating-point tensors.
+        DTypeError: a and b have two integer types or two floating types.
         ShapeError: the shapes do not broadcast.
 
     Example:
@@ -347,12 +348,13 @@ def batch_norm(
     rectify: bool = False,
 ) -> evolving_attention._core.Tensor:
     """
-    Normalises every channel over all tokens of a packed batch, or all pixels of images.
+    Normalises every channel over all tokens of a packed batch or pixels of images.
 
         y = (x - mean) / sqrt(variance + eps) * weight + bias + residual
 
-    With rectify y is max(that, 0), in the same pass over x. In training mean and variance are the batch's, and the running ones move towards
-    them by the momentum; otherwise the running ones are used.
+    With rectify y is max(that, 0), in the same pass over x. In training mean and variance
+    are the batch's, and the running ones move towards them by the momentum; otherwise the
+    running ones are used.
 
     Args:
         x: [tokens, channels] or [n, channels, height, width]; two tokens or pixels or
@@ -374,7 +376,8 @@ def batch_norm(
     Raises:
         ShapeError: a tensor does not fit.
         DTypeError: the tensors differ in type.
-        InputError: one of the running statistics is missing, or training has one token or pixel.
+        InputError: one of the running statistics is missing, or training has one token or
+            pixel.
         ConfigError: momentum or eps is out of range.
 
     Example:
@@ -454,7 +457,7 @@ def clip(
     NaN stays NaN. The gradient passes where x lies within the bounds.
 
     Args:
-        x: [...] of a floating type.
+        x: [...] of any type.
         low: the lower bound; None: there is none.
         high: the upper bound; None: there is none.
 
@@ -463,6 +466,7 @@ def clip(
 
     Raises:
         ConfigError: both bounds are None, or low is above high.
+        DTypeError: x has integers, and a bound has a fraction.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -623,7 +627,7 @@ def cross_entropy(
     Raises:
         ShapeError: logits are no matrix, or there is not one label for each row or
             not one weight for each class.
-        DTypeError: labels are not integers.
+        DTypeError: labels are not integers; True and False count as 1 and 0.
         InputError: a label or weight is out of range; says which.
         ConfigError: label_smoothing is out of range, or the reduction is unknown.
 
@@ -640,17 +644,18 @@ def div(a: TensorLike, b: TensorLike) -> evolving_attention._core.Tensor:
 
         y = a / b
 
-    Division by zero gives infinity or NaN.
+    Division by zero gives infinity or NaN; integers give float32.
 
     Args:
-        a: [...] of a floating type.
-        b: [...] of the same type; the shapes broadcast as NumPy's do.
+        a: [...] of any type.
+        b: [...] of the same type, or integers beside floating numbers; the shapes
+            broadcast as NumPy's do.
 
     Returns:
-        [...] of the broadcast shape, in the type of a and b.
+        [...] of the broadcast shape, in the type of a and b, or the floating one.
 
     Raises:
-        DTypeError: a and b differ in type or are not floating-point tensors.
+        DTypeError: a and b have two integer types or two floating types.
         ShapeError: the shapes do not broadcast.
 
     Example:
@@ -670,14 +675,14 @@ def dropout(
     Args:
         x: [...] of a floating type.
         p: probability of zero, in [0, 1).
-        training: False: y is x itself.
+        training: False: y = x.
 
     Returns:
         [...] in the shape and type of x.
 
     Raises:
         ConfigError: p is out of range.
-        DTypeError: x is not a floating-point tensor.
+        DTypeError: x is not a floating-point tensor where elements are dropped.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -1392,7 +1397,8 @@ def max(
 
         y[...] = max of x[..., i, ...] over i
 
-    The gradient goes to the first of equal elements; NaN counts as the largest value. argmax() of a tensor says where the elements are.
+    The gradient goes to the first of equal elements; NaN counts as the largest value.
+    argmax() of a tensor says where the elements are.
 
     Args:
         x: [...] of any type.
@@ -1498,7 +1504,8 @@ def min(
 
         y[...] = min of x[..., i, ...] over i
 
-    The gradient goes to the first of equal elements; NaN counts as the smallest value. argmin() of a tensor says where the elements are.
+    The gradient goes to the first of equal elements; NaN counts as the smallest value.
+    argmin() of a tensor says where the elements are.
 
     Args:
         x: [...] of any type.
@@ -1549,14 +1556,15 @@ def mul(a: TensorLike, b: TensorLike) -> evolving_attention._core.Tensor:
         y = a * b
 
     Args:
-        a: [...] of a floating type.
-        b: [...] of the same type; the shapes broadcast as NumPy's do.
+        a: [...] of any type.
+        b: [...] of the same type, or integers beside floating numbers; the shapes
+            broadcast as NumPy's do.
 
     Returns:
-        [...] of the broadcast shape, in the type of a and b.
+        [...] of the broadcast shape, in the type of a and b, or the floating one.
 
     Raises:
-        DTypeError: a and b differ in type or are not floating-point tensors.
+        DTypeError: a and b have two integer types or two floating types.
         ShapeError: the shapes do not broadcast.
 
     Example:
@@ -1666,7 +1674,8 @@ def relative_2d(
     Spreads products by distance along rows and columns of images over maps.
 
         maps[b, h, i, j] = rows[r, D + clip(j // W - i // W, -D, D)]
-                         + columns[r, W - 1 + j % W - i % W],  r = (offsets[b] + i) heads + h
+                         + columns[r, W - 1 + j % W - i % W]
+        with r = (offsets[b] + i) heads + h
 
     The tokens of a sequence are the pixels of an image of width W, row by row. With the
     products of each query's heads and the vectors of the distances, these are the logits of
@@ -1966,15 +1975,18 @@ def sub(a: TensorLike, b: TensorLike) -> evolving_attention._core.Tensor:
 
         y = a - b
 
+    Masks have no difference: two of them are a DTypeError.
+
     Args:
-        a: [...] of a floating type.
-        b: [...] of the same type; the shapes broadcast as NumPy's do.
+        a: [...] of any type.
+        b: [...] of the same type, or integers beside floating numbers; the shapes
+            broadcast as NumPy's do.
 
     Returns:
-        [...] of the broadcast shape, in the type of a and b.
+        [...] of the broadcast shape, in the type of a and b, or the floating one.
 
     Raises:
-        DTypeError: a and b differ in type or are not floating-point tensors.
+        DTypeError: a and b have two integer types or two floating types.
         ShapeError: the shapes do not broadcast.
 
     Example:
