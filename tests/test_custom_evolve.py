@@ -205,12 +205,14 @@ def test_a_kind_that_no_file_can_name_is_not_saved(case, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_estimator_that_no_process_could_read_is_not_pickled():
+def test_an_estimator_of_a_kind_not_registered_is_pickled_but_not_saved(tmp_path):
     x = np.random.default_rng(0).normal(size=(6, 1, 8))
     sizes = {"hidden_size": 16, "num_blocks": 1, "n_epochs": 1}
     fitted = ea.TimeSeriesClassifier(**sizes, attention=Forgotten()).fit(x, [0, 1] * 3)
+    again = pickle.loads(pickle.dumps(fitted))
+    assert np.array_equal(again.predict_proba(x), fitted.predict_proba(x))
     with pytest.raises(ea.ConfigError, match="Forgotten is not registered"):
-        pickle.dumps(fitted)
+        fitted.save(tmp_path / "folder")
 
 
 def test_training_that_could_not_be_saved_does_not_begin(tmp_path, monkeypatch):
