@@ -26,7 +26,7 @@ void attention_scores_backward_of(const AttentionScoresBackward::Args& args) {
       args.layout,
       QueryForm<T, T>{ds, {args.k, heads}, {args.dq, heads}, scale});
   run_products<T>(args.layout,
-                  KeyForm<T, T>{ds, {args.q, heads}, {args.dk, heads}, scale});
+                  KeyForm<T>{ds, {args.q, heads}, {args.dk, heads}, scale});
 }
 
 template <typename T>
@@ -47,8 +47,7 @@ void attention_context_backward_of(const AttentionContextBackward::Args& args) {
       MapForm<T, T>{{args.dy, heads}, {args.v, heads}, args.dp.as<T>(), 1.0f});
   run_products<T>(
       args.layout,
-      KeyForm<T, T>{
-          {args.p.as<T>()}, {args.dy, heads}, {args.dv, heads}, 1.0f});
+      KeyForm<T>{{args.p.as<T>()}, {args.dy, heads}, {args.dv, heads}, 1.0f});
 }
 
 }  // namespace

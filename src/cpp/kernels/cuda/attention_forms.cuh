@@ -208,52 +208,38 @@ struct MapForm {
   }
 };
 
-// Query rows = scale maps (key rows), from flat maps of E.
-template <typename T, typename E>
-struct QueryForm {
+// Query rows = scale maps (key rows) if kQueries, otherwise key rows = scale
+// maps^T (query rows); from flat maps of E.
+template <typename T, typename E, bool kQueries>
+struct TokenForm {
   StoredMaps<E> maps;
-  TokenRows<T> keys_rows, out;
+  TokenRows<T> others, out;
   float scale;
 
   EA_HOST_DEVICE ProductSize size(std::int64_t queries,
                                   std::int64_t keys) const {
-    return {queries, out.width, keys};
-  }
-  __device__ auto a(const MapBlock& at, std::int64_t h) const {
-    return maps.template operand<true>(at, h);
-  }
-  __device__ auto b(const MapBlock& at, std::int64_t h) const {
-    return keys_rows.template operand<false>(at.first_key, at.keys, h);
-  }
-  __device__ void store(const MapBlock& at, std::int64_t h, int row, int column,
-                        const Share<T>& sums) const {
-    store_tokens(sums, scale, out, at.first_query + row,
-                 of_side(at.queries - row), h, column);
-  }
-};
-
-// Key rows = scale maps^T (query rows).
-template <typename T, typename E>
-struct KeyForm {
-  StoredMaps<E> maps;
-  TokenRows<T> query_rows, out;
-  float scale;
-
-  EA_HOST_DEVICE ProductSize size(std::int64_t queries,
-                                  std::int64_t keys) const {
+    if constexpr (kQueries) return {queries, out.width, keys};
     return {keys, out.width, queries};
   }
   __device__ auto a(const MapBlock& at, std::int64_t h) const {
-    return maps.template operand<false>(at, h);
+    return maps.template operand<kQueries>(at, h);
   }
   __device__ auto b(const MapBlock& at, std::int64_t h) const {
-    return query_rows.template operand<false>(at.first_query, at.queries, h);
+    return others.template operand<false>(
+        kQueries ? at.first_key : at.first_query,
+        kQueries ? at.keys : at.queries, h);
   }
   __device__ void store(const MapBlock& at, std::int64_t h, int row, int column,
                         const Share<T>& sums) const {
-    store_tokens(sums, scale, out, at.first_key + row, of_side(at.keys - row),
-                 h, column);
+    store_tokens(sums, scale, out,
+                 (kQueries ? at.first_query : at.first_key) + row,
+                 of_side((kQueries ? at.queries : at.keys) - row), h, column);
   }
 };
+
+template <typename T, typename E>
+using QueryForm = TokenForm<T, E, true>;
+template <typename T>
+using KeyForm = TokenForm<T, T, false>;
 
 }  // namespace ea::cuda
