@@ -18,6 +18,7 @@ from evolving_attention.errors import (
     ConfigError,
     DTypeError,
     InputError,
+    ShapeError,
 )
 from evolving_attention.modeling.base import MODELS
 
@@ -442,6 +443,27 @@ def test_changes_of_groups_are_not_ignored() -> None:
     optimizer.param_groups[0]["momentum"] = 0.0
     with pytest.raises(ConfigError, match="group 0 has 'momentum'"):
         optimizer.step()
+
+
+def test_a_parameter_moved_to_the_next_group_takes_its_rate() -> None:
+    """Regression: it kept the rate of the group it was made in."""
+    held = tensors()[:3]
+    groups = [{"params": held[:2], "lr": 0.1}, {"params": held[2:], "lr": 0.0}]
+    optimizer = optim.SGD(groups)
+    first, second = (group["params"] for group in optimizer.param_groups)
+    second.insert(0, first.pop())
+    before = [np.array(parameter) for parameter in held]
+    give_gradients(held, 0)
+    optimizer.step()
+    moved = [not np.array_equal(*pair) for pair in zip(before, held, strict=True)]
+    assert moved == [True, False, False]
+
+
+def test_the_core_refuses_rates_of_parameters_it_lacks() -> None:
+    made = core.AdamW(tensors()[:2], 0.9, 0.999, 1e-8)
+    for begin, end in ((0, 3), (2, 1)):
+        with pytest.raises(ShapeError, match=f"parameters {begin} up to {end}, .* 2"):
+            made.set_rates(begin, end, 0.1, 0.0)
 
 
 @pytest.mark.parametrize(

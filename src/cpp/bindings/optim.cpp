@@ -4,7 +4,6 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -22,59 +21,11 @@ namespace {
 
 using Release = py::call_guard<ReleasedGil>;
 using Params = std::vector<Var>;
-using Numbers = std::vector<int>;
-using Betas = std::pair<double, double>;
 
-// An optimizer whose parameters are split into numbered groups, each with its
-// own rate and weight decay.
-struct Grouped {
-  std::unique_ptr<MomentOptimizer> optimizer;
-  Numbers groups;
-
-  Grouped(std::unique_ptr<MomentOptimizer> made, Numbers numbers, double lr,
-          double weight_decay)
-      : optimizer(std::move(made)), groups(std::move(numbers)) {
-    EA_CHECK(groups.size() == optimizer->slots().size(), optimizer->name(),
-             "{} group numbers for {} parameters", groups.size(),
-             optimizer->slots().size());
-    for (MomentOptimizer::Slot& slot : optimizer->slots()) {
-      slot.lr = lr;
-      slot.weight_decay = weight_decay;
-    }
-  }
-
-  void set_group(int group, double lr, double weight_decay) {
-    for (std::size_t i = 0; i < groups.size(); ++i) {
-      if (groups[i] != group) continue;
-      optimizer->slots()[i].lr = lr;
-      optimizer->slots()[i].weight_decay = weight_decay;
-    }
-  }
-};
-
-// O is Adam, AdamW or RAdam; `flags` are its last arguments.
-template <typename O>
-struct GroupedAdam : Grouped {
-  template <typename... Flags>
-  GroupedAdam(Params params, double lr, Betas betas, double eps,
-              double weight_decay, Numbers numbers, Flags... flags)
-      : Grouped(std::make_unique<O>(std::move(params), betas.first,
-                                    betas.second, eps, flags...),
-                std::move(numbers), lr, weight_decay) {}
-};
-
-struct GroupedSGD : Grouped {
-  GroupedSGD(Params params, double lr, double momentum, bool nesterov,
-             double weight_decay, bool decoupled, Numbers numbers)
-      : Grouped(std::make_unique<SGDOptimizer>(std::move(params), momentum,
-                                               nesterov, decoupled),
-                std::move(numbers), lr, weight_decay) {}
-};
-
-AnyDict state_dict(Grouped& self) {
+AnyDict state_dict(MomentOptimizer& self) {
   py::dict state;
-  state["step"] = self.optimizer->steps_done();
-  const auto& slots = self.optimizer->slots();
+  state["step"] = self.steps_done();
+  const auto& slots = self.slots();
   if (std::any_of(slots.begin(), slots.end(),
                   [](const auto& slot) { return slot.missed > 0; })) {
     const auto count = static_cast<std::int64_t>(slots.size());
@@ -83,28 +34,28 @@ AnyDict state_dict(Grouped& self) {
                    [](const auto& slot) { return slot.missed; });
     state["missed"] = Var(missed);
   }
-  for (const auto& [name, tensor] : self.optimizer->state()) {
+  for (const auto& [name, tensor] : self.state()) {
     state[py::str(name)] = Var(tensor);
   }
   return state;
 }
 
-void load_state_dict(Grouped& self, const AnyDict& state) {
-  const char* name = self.optimizer->name();
+void load_state_dict(MomentOptimizer& self, const AnyDict& state) {
+  const char* name = self.name();
   EA_CHECK_AS(InputError, state.contains("step"), name,
               "the saved state has no 'step'");
-  for (const auto& [own, tensor] : self.optimizer->state()) {
+  for (const auto& [own, tensor] : self.state()) {
     EA_CHECK_AS(InputError, state.contains(own.c_str()), name,
                 "the saved state has no '{}'", own);
     copy_into(from_python(state[own.c_str()], tensor.dtype()), tensor);
   }
-  self.optimizer->set_steps_done(state["step"].cast<std::int64_t>());
+  self.set_steps_done(state["step"].cast<std::int64_t>());
   Tensor missed;  // absent in older states: every step counts
   if (state.contains("missed")) {
     missed = contiguous(from_python(state["missed"], DType::i64));
   }
   std::size_t i = 0;
-  for (MomentOptimizer::Slot& slot : self.optimizer->slots()) {
+  for (MomentOptimizer::Slot& slot : self.slots()) {
     slot.missed = missed.defined() ? missed.data<std::int64_t>()[i++] : 0;
   }
 }
@@ -156,15 +107,17 @@ void bind_step_log(py::module_& m) {
 }  // namespace
 
 void bind_optim(py::module_& m) {
-  py::class_<Grouped>(m, "MomentOptimizer",
-                      "Base of the optimizers: one rate and decay per group.")
-      .def("set_group", &Grouped::set_group, py::arg("group"), py::arg("lr"),
-           py::arg("weight_decay"))
+  py::class_<MomentOptimizer>(
+      m, "MomentOptimizer",
+      "Base of the optimizers: one rate and decay per parameter, at first 0.")
+      .def("set_rates", &MomentOptimizer::set_rates, py::arg("begin"),
+           py::arg("end"), py::arg("lr"), py::arg("weight_decay"),
+           "Sets the rate and decay of parameters begin up to end.")
       .def(
           "step",
-          [](Grouped& self, double grad_scale,
+          [](MomentOptimizer& self, double grad_scale,
              const std::optional<Var>& scale) {
-            self.optimizer->step(grad_scale, scale ? scale->data() : Tensor());
+            self.step(grad_scale, scale ? scale->data() : Tensor());
           },
           py::arg("grad_scale") = 1.0, py::arg("scale") = py::none(), Release())
       .def(
@@ -173,27 +126,19 @@ void bind_optim(py::module_& m) {
           "and exp_avg_sq.i, or SGD's momentum_buffer.i) and, for bfloat16, "
           "master.i: the tensors themselves.")
       .def("load_state_dict", &load_state_dict, py::arg("state"));
-  py::class_<GroupedAdam<PlainAdamOptimizer>, Grouped>(
-      m, "Adam", "Adam with one rate and decay a group.")
-      .def(py::init<Params, double, Betas, double, double, Numbers>(),
-           py::arg("params"), py::arg("lr"), py::arg("betas"), py::arg("eps"),
-           py::arg("weight_decay"), py::arg("groups"));
-  py::class_<GroupedAdam<AdamWOptimizer>, Grouped>(
-      m, "AdamW", "AdamW with one rate and decay a group.")
-      .def(py::init<Params, double, Betas, double, double, Numbers>(),
-           py::arg("params"), py::arg("lr"), py::arg("betas"), py::arg("eps"),
-           py::arg("weight_decay"), py::arg("groups"));
-  py::class_<GroupedAdam<RAdamOptimizer>, Grouped>(
-      m, "RAdam", "RAdam with one rate and decay a group.")
-      .def(py::init<Params, double, Betas, double, double, Numbers, bool>(),
-           py::arg("params"), py::arg("lr"), py::arg("betas"), py::arg("eps"),
-           py::arg("weight_decay"), py::arg("groups"), py::arg("decoupled"));
-  py::class_<GroupedSGD, Grouped>(m, "SGD",
-                                  "SGD with one rate and decay a group.")
-      .def(py::init<Params, double, double, bool, double, bool, Numbers>(),
-           py::arg("params"), py::arg("lr"), py::arg("momentum"),
-           py::arg("nesterov"), py::arg("weight_decay"), py::arg("decoupled"),
-           py::arg("groups"));
+  py::class_<PlainAdamOptimizer, MomentOptimizer>(m, "Adam").def(
+      py::init<Params, double, double, double>(), py::arg("params"),
+      py::arg("beta1"), py::arg("beta2"), py::arg("eps"));
+  py::class_<AdamWOptimizer, MomentOptimizer>(m, "AdamW")
+      .def(py::init<Params, double, double, double>(), py::arg("params"),
+           py::arg("beta1"), py::arg("beta2"), py::arg("eps"));
+  py::class_<RAdamOptimizer, MomentOptimizer>(m, "RAdam")
+      .def(py::init<Params, double, double, double, bool>(), py::arg("params"),
+           py::arg("beta1"), py::arg("beta2"), py::arg("eps"),
+           py::arg("decoupled"));
+  py::class_<SGDOptimizer, MomentOptimizer>(m, "SGD").def(
+      py::init<Params, double, bool, bool>(), py::arg("params"),
+      py::arg("momentum"), py::arg("nesterov"), py::arg("decoupled"));
   bind_step_log(m);
   m.def("clip_grad_norm", &clip_grad_norm, py::arg("params"),
         py::arg("max_norm"), Release(),

@@ -22,6 +22,17 @@ MomentOptimizer::MomentOptimizer(const char* name,
   }
 }
 
+void MomentOptimizer::set_rates(std::size_t begin, std::size_t end, double lr,
+                                double weight_decay) {
+  EA_CHECK(begin <= end && end <= slots_.size(), name_,
+           "parameters {} up to {}, but there are {}", begin, end,
+           slots_.size());
+  for (std::size_t i = begin; i < end; ++i) {
+    slots_[i].lr = lr;
+    slots_[i].weight_decay = weight_decay;
+  }
+}
+
 AdamOptimizer::AdamOptimizer(const char* name, std::vector<Var> params,
                              double beta1, double beta2, double eps)
     : MomentOptimizer(name, {"exp_avg", "exp_avg_sq"}, std::move(params)),

@@ -42,6 +42,9 @@ class MomentOptimizer {
   std::int64_t steps_done() const { return step_; }
   void set_steps_done(std::int64_t step) { step_ = step; }
   std::vector<Slot>& slots() { return slots_; }
+  // Sets the rate and the decay of parameters `begin` up to `end`.
+  void set_rates(std::size_t begin, std::size_t end, double lr,
+                 double weight_decay);
   // Allocates the missing state of parameters that are not frozen, and returns
   // all tensors of the state: "exp_avg.3" is the moment exp_avg of parameter 3.
   std::vector<std::pair<std::string, Tensor>> state();

@@ -2561,15 +2561,19 @@ class SearchSettings:
 
 class MomentOptimizer:
     """
-    Base of the optimizers: one rate and decay per group.
+    Base of the optimizers: one rate and decay per parameter, at first 0.
     """
     def load_state_dict(self, state: dict[str, typing.Any]) -> None: ...
-    def set_group(
+    def set_rates(
         self,
-        group: typing.SupportsInt | typing.SupportsIndex,
+        begin: typing.SupportsInt | typing.SupportsIndex,
+        end: typing.SupportsInt | typing.SupportsIndex,
         lr: typing.SupportsFloat | typing.SupportsIndex,
         weight_decay: typing.SupportsFloat | typing.SupportsIndex,
-    ) -> None: ...
+    ) -> None:
+        """
+        Sets the rate and decay of parameters begin up to end.
+        """
     def state_dict(self) -> dict[str, typing.Any]:
         """
         step, and per parameter i that is not frozen its moments (exp_avg.i and exp_avg_sq.i, or SGD's momentum_buffer.i) and, for bfloat16, master.i: the tensors themselves.
@@ -2581,70 +2585,40 @@ class MomentOptimizer:
     ) -> None: ...
 
 class Adam(MomentOptimizer):
-    """
-    Adam with one rate and decay a group.
-    """
     def __init__(
         self,
         params: collections.abc.Sequence[Tensor],
-        lr: typing.SupportsFloat | typing.SupportsIndex,
-        betas: tuple[
-            typing.SupportsFloat | typing.SupportsIndex,
-            typing.SupportsFloat | typing.SupportsIndex,
-        ],
+        beta1: typing.SupportsFloat | typing.SupportsIndex,
+        beta2: typing.SupportsFloat | typing.SupportsIndex,
         eps: typing.SupportsFloat | typing.SupportsIndex,
-        weight_decay: typing.SupportsFloat | typing.SupportsIndex,
-        groups: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
     ) -> None: ...
 
 class AdamW(MomentOptimizer):
-    """
-    AdamW with one rate and decay a group.
-    """
     def __init__(
         self,
         params: collections.abc.Sequence[Tensor],
-        lr: typing.SupportsFloat | typing.SupportsIndex,
-        betas: tuple[
-            typing.SupportsFloat | typing.SupportsIndex,
-            typing.SupportsFloat | typing.SupportsIndex,
-        ],
+        beta1: typing.SupportsFloat | typing.SupportsIndex,
+        beta2: typing.SupportsFloat | typing.SupportsIndex,
         eps: typing.SupportsFloat | typing.SupportsIndex,
-        weight_decay: typing.SupportsFloat | typing.SupportsIndex,
-        groups: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
     ) -> None: ...
 
 class RAdam(MomentOptimizer):
-    """
-    RAdam with one rate and decay a group.
-    """
     def __init__(
         self,
         params: collections.abc.Sequence[Tensor],
-        lr: typing.SupportsFloat | typing.SupportsIndex,
-        betas: tuple[
-            typing.SupportsFloat | typing.SupportsIndex,
-            typing.SupportsFloat | typing.SupportsIndex,
-        ],
+        beta1: typing.SupportsFloat | typing.SupportsIndex,
+        beta2: typing.SupportsFloat | typing.SupportsIndex,
         eps: typing.SupportsFloat | typing.SupportsIndex,
-        weight_decay: typing.SupportsFloat | typing.SupportsIndex,
-        groups: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
         decoupled: bool,
     ) -> None: ...
 
 class SGD(MomentOptimizer):
-    """
-    SGD with one rate and decay a group.
-    """
     def __init__(
         self,
         params: collections.abc.Sequence[Tensor],
-        lr: typing.SupportsFloat | typing.SupportsIndex,
         momentum: typing.SupportsFloat | typing.SupportsIndex,
         nesterov: bool,
-        weight_decay: typing.SupportsFloat | typing.SupportsIndex,
         decoupled: bool,
-        groups: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
     ) -> None: ...
 
 class StepLog:

@@ -28,11 +28,11 @@ class _Adam(Optimizer):
         self.betas, self.eps = (float(betas[0]), float(betas[1])), float(eps)
         super().__init__(params, lr, weight_decay)
 
-    def _make(self, **settings: Any) -> Any:
+    def _make(self, **own: Any) -> Any:
         from evolving_attention import _core
 
         made = getattr(_core, self._kind)
-        return made(**settings, betas=self.betas, eps=self.eps)
+        return made(self._params, *self.betas, self.eps, **own)
 
 
 class Adam(_Adam):
@@ -151,5 +151,5 @@ class RAdam(_Adam):
         self.decoupled_weight_decay = decoupled_weight_decay
         super().__init__(params, lr, betas, eps, weight_decay)
 
-    def _make(self, **settings: Any) -> Any:
-        return super()._make(**settings, decoupled=self.decoupled_weight_decay)
+    def _make(self, **own: Any) -> Any:
+        return super()._make(**own, decoupled=self.decoupled_weight_decay)

@@ -49,8 +49,7 @@ class Optimizer:
         """Creates the core's optimizer of the groups, with this state where it has."""
         self._params = [p for group in self.param_groups for p in group["params"]]
         check_parameters(self._name, self._params, self._names())
-        ids = [i for i, group in enumerate(self.param_groups) for _ in group["params"]]
-        self._core = self._make(params=self._params, **self._defaults, groups=ids)
+        self._core = self._make()
         saved = _numbers(set(state))  # of frozen parameters too, which have no moments
         frozen = [p for i, p in enumerate(self._params) if str(i) in saved]
         frozen = [p for p in frozen if not p.requires_grad]
@@ -119,8 +118,8 @@ class Optimizer:
                 group["weight_decay"],
             )
 
-    def _make(self, **settings: Any) -> Any:
-        """Creates the core's optimizer with these settings and the subclass's own."""
+    def _make(self) -> Any:
+        """Creates the core's optimizer of ``self._params``."""
         raise NotImplementedError
 
     def _names(self) -> list[str]:
@@ -152,9 +151,11 @@ class Optimizer:
         if not any(parameter.requires_grad for parameter in self._params):
             check_parameters(self._name, self._params, self._names())  # raises
         self._check_groups()
-        for number, group in enumerate(self.param_groups):
+        end = 0
+        for group in self.param_groups:
+            begin, end = end, end + len(group["params"])
             rates = float(group["lr"]), float(group["weight_decay"])
-            self._core.set_group(number, *rates)
+            self._core.set_rates(begin, end, *rates)
         self._core.step(grad_scale, scale)
 
     def zero_grad(self, set_to_none: bool = True) -> None:

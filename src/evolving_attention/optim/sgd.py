@@ -65,12 +65,9 @@ class SGD(Optimizer):
         self.decoupled_weight_decay = decoupled_weight_decay
         super().__init__(params, lr, weight_decay)
 
-    def _make(self, **settings: Any) -> Any:
+    def _make(self) -> Any:
         from evolving_attention import _core
 
         return _core.SGD(
-            **settings,
-            momentum=self.momentum,
-            nesterov=self.nesterov,
-            decoupled=self.decoupled_weight_decay,
+            self._params, self.momentum, self.nesterov, self.decoupled_weight_decay
         )
