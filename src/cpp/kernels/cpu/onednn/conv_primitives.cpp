@@ -1,35 +1,16 @@
 // Makes and caches oneDNN convolutions.
 #include "kernels/cpu/onednn/conv_primitives.h"
 
-#include <array>
-#include <bit>
-#include <mutex>
 #include <unordered_map>
 
 #include "kernels/cpu/onednn/engine.h"
-#include "runtime/fork.h"
+#include "kernels/cpu/onednn/made_once.h"
 
 namespace ea::onednn {
 
 namespace {
 
 using ConvDims = dnnl::memory::dims;
-
-// A network has some tens of convolutions, each with three passes and a few
-// heights. A full cache is cleared.
-constexpr std::size_t kMostConvolutions = 2048;
-
-struct ConvHash {
-  std::size_t operator()(const ConvKey& key) const {
-    using Words = std::array<std::int64_t, sizeof(ConvKey) / 8>;
-    std::size_t h = 1469598103934665603u;
-    for (const std::int64_t word : std::bit_cast<Words>(key)) {
-      h = (h ^ static_cast<std::size_t>(word)) * 1099511628211u;
-      h ^= h >> 29;
-    }
-    return h;
-  }
-};
 
 dnnl::memory::data_type type_of(DType dtype) {
   return dtype == DType::f32 ? dnnl::memory::data_type::f32
@@ -124,17 +105,6 @@ ConvolutionPtr make_convolution(const ConvKey& key) {
   return one;
 }
 
-struct Convolutions {
-  ForkMutex making{ForkMutex::Level::primitives};
-  ForkMutex mutex{ForkMutex::Level::primitives};
-  std::unordered_map<ConvKey, ConvolutionPtr, ConvHash> all;
-};
-
-Convolutions& convolutions() {
-  static Convolutions* const one = new Convolutions;  // outlives oneDNN statics
-  return *one;
-}
-
 dnnl::memory memory_at(const dnnl::memory::desc& desc, const void* data) {
   return {desc, engine(), const_cast<void*>(data)};
 }
@@ -175,22 +145,9 @@ class Borrowed {
 }  // namespace
 
 ConvolutionPtr find_convolution(const ConvKey& key) {
-  Convolutions& held = convolutions();
-  {
-    const std::lock_guard lock(held.mutex);
-    const auto at = held.all.find(key);
-    if (at != held.all.end()) return at->second;
-  }
-  ConvolutionPtr made;
-  {
-    // Not under the cache's lock: this takes milliseconds.
-    const std::lock_guard lock(held.making);
-    made = make_convolution(key);
-  }
-  const std::lock_guard lock(held.mutex);
-  if (held.all.size() >= kMostConvolutions) held.all.clear();
-  held.all.emplace(key, made);
-  return made;
+  // Outlives oneDNN's own statics.
+  static auto* const all = new MadeOnce<ConvKey, Convolution>;
+  return all->find(key, make_convolution);
 }
 
 void execute(const Convolution& one, ConvPass pass, void* image, void* weight,

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <dnnl.hpp>
 #include <memory>
@@ -28,6 +29,9 @@ struct ConvKey {
   std::int64_t pad_top, pad_left, pad_bottom, pad_right;
 
   bool operator==(const ConvKey&) const = default;
+  auto words() const {
+    return std::bit_cast<std::array<std::int64_t, sizeof(ConvKey) / 8>>(*this);
+  }
 };
 
 struct Convolution {

@@ -2,13 +2,11 @@
 #include "kernels/cpu/onednn/primitive_cache.h"
 
 #include <cstring>
-#include <list>
-#include <mutex>
 #include <unordered_map>
 
 #include "kernels/cpu/onednn/engine.h"
+#include "kernels/cpu/onednn/made_once.h"
 #include "kernels/cpu/onednn/panels.h"
-#include "runtime/fork.h"
 
 namespace ea::onednn {
 
@@ -16,31 +14,6 @@ namespace {
 
 using dims = dnnl::memory::dims;
 using dnnl::memory;
-
-// A model has about a hundred products for each of its ten or so weight shapes:
-// with few rows, the last tile may have any height up to 128.
-constexpr std::size_t kCapacity = 2048;
-
-struct Hash {
-  std::size_t operator()(const ProductKey& k) const {
-    std::size_t h = 1469598103934665603u;
-    const std::int64_t words[] = {k.m,
-                                  k.n,
-                                  k.k,
-                                  k.a_stride,
-                                  k.b_stride,
-                                  k.y_stride,
-                                  k.bias + 4 * static_cast<int>(k.output) +
-                                      16 * static_cast<int>(k.layout) +
-                                      64 * static_cast<int>(k.dtype),
-                                  k.a_columns + 2 * k.threads};
-    for (const std::int64_t word : words) {
-      h = (h ^ static_cast<std::size_t>(word)) * 1099511628211u;
-      h ^= h >> 29;
-    }
-    return h;
-  }
-};
 
 memory::desc layout_of_b(const ProductKey& key, memory::data_type type) {
   const dims size{key.k, key.n};
@@ -95,40 +68,6 @@ ProductPtr make_product(const ProductKey& key) {
   return one;
 }
 
-// Cache whose items are ordered from most to least recently used.
-struct Cache {
-  using Item = std::pair<ProductKey, ProductPtr>;
-  ForkMutex making{ForkMutex::Level::primitives};
-  ForkMutex mutex{ForkMutex::Level::primitives};
-  std::list<Item> items;
-  std::unordered_map<ProductKey, std::list<Item>::iterator, Hash> index;
-
-  bool find(const ProductKey& key, ProductPtr& found) {
-    const std::lock_guard lock(mutex);
-    const auto at = index.find(key);
-    if (at == index.end()) return false;
-    items.splice(items.begin(), items, at->second);
-    found = at->second->second;
-    return true;
-  }
-
-  void insert(const ProductKey& key, const ProductPtr& product) {
-    const std::lock_guard lock(mutex);
-    if (index.find(key) != index.end()) return;
-    items.emplace_front(key, product);
-    index.emplace(key, items.begin());
-    if (items.size() > kCapacity) {
-      index.erase(items.back().first);
-      items.pop_back();
-    }
-  }
-};
-
-Cache& cache() {
-  static Cache* const one = new Cache;  // outlives oneDNN's own statics
-  return *one;
-}
-
 }  // namespace
 
 void execute(const Product& product, const Operands& o) {
@@ -150,17 +89,9 @@ void execute(const Product& product, const Operands& o) {
 }
 
 ProductPtr find_product(const ProductKey& key) {
-  ProductPtr product;
-  if (cache().find(key, product)) return product;
-  {
-    // Not under the cache's lock: this takes about a millisecond. oneDNN keeps
-    // a promise for each primitive under construction; a child forked meanwhile
-    // would wait for it forever.
-    const std::lock_guard lock(cache().making);
-    product = make_product(key);
-  }
-  cache().insert(key, product);
-  return product;
+  // Outlives oneDNN's own statics.
+  static auto* const all = new MadeOnce<ProductKey, Product>;
+  return all->find(key, make_product);
 }
 
 }  // namespace ea::onednn

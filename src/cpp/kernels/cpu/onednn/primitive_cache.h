@@ -1,6 +1,7 @@
 // Bounded cache of matrix products: oneDNN primitives of fixed shape.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <dnnl.hpp>
@@ -30,6 +31,17 @@ struct ProductKey {
   int threads = 1;  // among which oneDNN divides it
 
   bool operator==(const ProductKey&) const = default;
+  std::array<std::int64_t, 8> words() const {
+    return {m,
+            n,
+            k,
+            a_stride,
+            b_stride,
+            y_stride,
+            bias + 4 * static_cast<int>(output) +
+                16 * static_cast<int>(layout) + 64 * static_cast<int>(dtype),
+            a_columns + 2 * threads};
+  }
 };
 
 struct Product {
