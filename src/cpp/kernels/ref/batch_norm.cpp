@@ -40,7 +40,7 @@ void forward_of(const BatchNormForward::Args& args) {
     rstd[c] = 1 / std::sqrt(variance[c] + A(args.eps));
   }
   const T* x = args.x.as<T>();
-  const T* residual = args.residual.defined() ? args.residual.as<T>() : nullptr;
+  const T* residual = args.residual.as<T>();
   for (std::int64_t i = 0; i < args.x.numel(); ++i) {
     const std::int64_t c = i % width;
     A y = (A(x[i]) - mean[c]) * rstd[c] * A(args.weight.as<T>()[c]) +

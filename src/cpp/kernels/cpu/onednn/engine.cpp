@@ -1,6 +1,8 @@
 // Starts oneDNN: instruction-set cap, engine, streams, scratch memory.
 #include "kernels/cpu/onednn/engine.h"
 
+#include <utility>
+
 #include "runtime/allocator.h"
 #include "runtime/check.h"
 #include "runtime/cpu_info.h"
@@ -16,32 +18,24 @@ namespace ea {
 namespace {
 
 const char* name_of_isa(dnnl::cpu_isa isa) {
-  switch (isa) {
-    case dnnl::cpu_isa::sse41:
-      return "sse41";
-    case dnnl::cpu_isa::avx:
-      return "avx";
-    case dnnl::cpu_isa::avx2:
-      return "avx2";
-    case dnnl::cpu_isa::avx2_vnni:
-      return "avx2_vnni";
-    case dnnl::cpu_isa::avx2_vnni_2:
-      return "avx2_vnni_2";
-    case dnnl::cpu_isa::avx512_core:
-      return "avx512_core";
-    case dnnl::cpu_isa::avx512_core_vnni:
-      return "avx512_core_vnni";
-    case dnnl::cpu_isa::avx512_core_bf16:
-      return "avx512_core_bf16";
-    case dnnl::cpu_isa::avx512_core_fp16:
-      return "avx512_core_fp16";
-    case dnnl::cpu_isa::avx512_core_amx:
-      return "avx512_core_amx";
-    case dnnl::cpu_isa::avx512_core_amx_fp16:
-      return "avx512_core_amx_fp16";
-    default:
-      return "default";
+  using enum dnnl::cpu_isa;
+  static constexpr std::pair<dnnl::cpu_isa, const char*> kNames[] = {
+      {sse41, "sse41"},
+      {avx, "avx"},
+      {avx2, "avx2"},
+      {avx2_vnni, "avx2_vnni"},
+      {avx2_vnni_2, "avx2_vnni_2"},
+      {avx512_core, "avx512_core"},
+      {avx512_core_vnni, "avx512_core_vnni"},
+      {avx512_core_bf16, "avx512_core_bf16"},
+      {avx512_core_fp16, "avx512_core_fp16"},
+      {avx512_core_amx, "avx512_core_amx"},
+      {avx512_core_amx_fp16, "avx512_core_amx_fp16"},
+  };
+  for (const auto& [one, name] : kNames) {
+    if (one == isa) return name;
   }
+  return "default";
 }
 
 }  // namespace

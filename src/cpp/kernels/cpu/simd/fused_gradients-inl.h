@@ -309,8 +309,7 @@ void convolution_block(const Backward<M>& f, const PackedHeads<M>& keys,
   const Vf vb = set(static_cast<float>(c.b));
   const Vf vp = set(static_cast<float>(c.p));
   const Vf vs = set(static_cast<float>(c.s));
-  T* const dprevious =
-      args.dprevious.defined() ? args.dprevious.as<T>() : nullptr;
+  T* const dprevious = args.dprevious.as<T>();
   for (std::int64_t h = 0; h < m.heads; ++h) {
     for (std::int64_t i = 0; i < block.rows; ++i) {
       const float* const row = di.row(h, i);

@@ -178,20 +178,14 @@ void combine_tiles(const WinogradShape& s, std::int64_t first,
   }
 }
 
-template <typename T>
-const T* data_or_null(const TensorView& view) {
-  return view.defined() ? view.as<T>() : nullptr;
-}
-
 template <typename T, typename Cells>
 void run_winograd(const cpu::WinogradForward::Args& args) {
   using Map = typename Cells::Map;
   const Conv2dForward::Args& all = args.convolution;
   const WinogradShape s(all);
   const WinogradJobs jobs(s);
-  const Behind<T> with{data_or_null<T>(all.bias),
-                       data_or_null<float>(all.shift),
-                       data_or_null<T>(all.residual), all.rectify};
+  const Behind<T> with{all.bias.as<T>(), all.shift.as<float>(),
+                       all.residual.as<T>(), all.rectify};
   constexpr std::int64_t kSlab = cpu::kWinogradSlab;
   const std::int64_t depth = s.in / Cells::kValues;
   parallel_for(jobs.down * jobs.across, [&](std::int64_t job) {
