@@ -2,6 +2,7 @@
 #include "kernels/copy.h"
 #include "kernels/cuda/run.h"
 #include "kernels/cuda/vec.cuh"
+#include "kernels/joined_axes.h"
 
 namespace ea::cuda {
 
@@ -9,37 +10,10 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Axes, innermost first; adjacent axes are merged where both sides allow it.
-struct Axes {
-  int rank = 0;
-  std::int64_t size[Shape::kMaxRank];
-  std::int64_t step_x[Shape::kMaxRank];
-  std::int64_t step_y[Shape::kMaxRank];
-};
-
-Axes joined_axes(const TensorView& x, const TensorView& y) {
-  Axes axes;
-  for (int axis = y.shape.rank() - 1; axis >= 0; --axis) {
-    const std::int64_t size = y.shape[axis];
-    if (size == 1) continue;
-    const int last = axes.rank - 1;
-    if (last >= 0 && x.strides[axis] == axes.size[last] * axes.step_x[last] &&
-        y.strides[axis] == axes.size[last] * axes.step_y[last]) {
-      axes.size[last] *= size;
-      continue;
-    }
-    axes.size[axes.rank] = size;
-    axes.step_x[axes.rank] = x.strides[axis];
-    axes.step_y[axes.rank] = y.strides[axis];
-    ++axes.rank;
-  }
-  return axes;
-}
-
 // Copies one element per thread as a word of its size, whatever its type.
 template <typename Word>
 __global__ void __launch_bounds__(kThreads)
-    copy_kernel(const Word* x, Word* y, std::int64_t n, Axes axes) {
+    copy_kernel(const Word* x, Word* y, std::int64_t n, JoinedAxes axes) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= n) return;
   std::int64_t rest = i;
@@ -48,8 +22,8 @@ __global__ void __launch_bounds__(kThreads)
     if (axis >= axes.rank) break;
     const std::int64_t next = rest / axes.size[axis];
     const std::int64_t here = rest - next * axes.size[axis];
-    x += here * axes.step_x[axis];
-    y += here * axes.step_y[axis];
+    x += here * axes.u[axis];
+    y += here * axes.v[axis];
     rest = next;
   }
   *y = *x;
@@ -74,7 +48,7 @@ void copy_as(const Copy::Args& args) {
   const std::int64_t n = args.y.numel();
   launch(current_stream(), blocks_for(n, kThreads), kThreads, 0,
          copy_kernel<Word>, args.x.as<const Word>(), args.y.as<Word>(), n,
-         joined_axes(args.x, args.y));
+         JoinedAxes(args.y.shape, args.x.strides, args.y.strides));
 }
 
 }  // namespace

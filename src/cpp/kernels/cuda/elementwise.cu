@@ -2,6 +2,7 @@
 #include "kernels/cuda/run.h"
 #include "kernels/cuda/vec.cuh"
 #include "kernels/elementwise.h"
+#include "kernels/joined_axes.h"
 
 namespace ea::cuda {
 
@@ -20,36 +21,6 @@ __device__ inline float apply(BinaryOp op, float a, float b) {
     default:
       return a / b;
   }
-}
-
-// Axes of y, innermost first; adjacent axes are merged where a and b allow it.
-struct Axes {
-  int rank = 0;
-  std::int64_t size[Shape::kMaxRank];
-  std::int64_t step_a[Shape::kMaxRank];
-  std::int64_t step_b[Shape::kMaxRank];
-};
-
-// Merging axis k into the axis inside it needs step = inner size x inner step
-// for both operands (0 = 0 x anything if both axes are broadcast).
-Axes joined_axes(const Binary::Args& args) {
-  Axes axes;
-  for (int axis = args.y.shape.rank() - 1; axis >= 0; --axis) {
-    const std::int64_t size = args.y.shape[axis];
-    if (size == 1) continue;
-    const std::int64_t a = args.a.strides[axis], b = args.b.strides[axis];
-    const int last = axes.rank - 1;
-    if (last >= 0 && a == axes.size[last] * axes.step_a[last] &&
-        b == axes.size[last] * axes.step_b[last]) {
-      axes.size[last] *= size;
-      continue;
-    }
-    axes.size[axes.rank] = size;
-    axes.step_a[axes.rank] = a;
-    axes.step_b[axes.rank] = b;
-    ++axes.rank;
-  }
-  return axes;
 }
 
 // Each operand is dense, or one number that applies to all elements.
@@ -77,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T, typename Index>
 __global__ void __launch_bounds__(kThreads)
     strided_kernel(BinaryOp op, const T* a, const T* b, T* y, std::int64_t n,
-                   Axes axes) {
+                   JoinedAxes axes) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= n) return;
   Index rest = static_cast<Index>(i);
@@ -87,8 +58,8 @@ __global__ void __launch_bounds__(kThreads)
     const Index size = static_cast<Index>(axes.size[axis]);
     const Index next = rest / size;
     const auto here = static_cast<std::int64_t>(rest - next * size);
-    a += here * axes.step_a[axis];
-    b += here * axes.step_b[axis];
+    a += here * axes.u[axis];
+    b += here * axes.v[axis];
     rest = next;
   }
   y[i] = T(apply(op, static_cast<float>(*a), static_cast<float>(*b)));
@@ -119,11 +90,11 @@ void binary_of(const Binary::Args& args) {
   const T* b = args.b.as<T>();
   T* y = args.y.as<T>();
   const std::int64_t n = args.y.numel();
-  const Axes axes = joined_axes(args);
-  const bool one_a = axes.rank == 0 || axes.step_a[0] == 0;
-  const bool one_b = axes.rank == 0 || axes.step_b[0] == 0;
-  const bool dense_a = one_a || axes.step_a[0] == 1;
-  const bool dense_b = one_b || axes.step_b[0] == 1;
+  const JoinedAxes axes(args.y.shape, args.a.strides, args.b.strides);
+  const bool one_a = axes.u[0] == 0;
+  const bool one_b = axes.v[0] == 0;
+  const bool dense_a = one_a || axes.u[0] == 1;
+  const bool dense_b = one_b || axes.v[0] == 1;
   if (axes.rank <= 1 && dense_a && dense_b) {
     launch(current_stream(), blocks_for(n, kThreads * kPack<T>), kThreads, 0,
            flat_kernel<T>, args.op, a, b, y, n, one_a, one_b,

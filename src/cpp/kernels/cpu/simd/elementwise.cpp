@@ -2,46 +2,10 @@
 #include "kernels/elementwise.h"
 #include "kernels/cpu/simd/jobs-inl.h"
 #include "kernels/cpu/simd/run-inl.h"
+#include "kernels/joined_axes.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
-
-// Axes of y, innermost first, with neighbours merged where both operands allow
-// it. Axis 0 is the row. y is contiguous, so its strides are not stored.
-struct Loops {
-  int rank = 0;
-  std::int64_t size[Shape::kMaxRank + 1];
-  std::int64_t a[Shape::kMaxRank + 1];
-  std::int64_t b[Shape::kMaxRank + 1];
-};
-
-Loops merge_axes(const Binary::Args& args) {
-  Loops inner_first;
-  inner_first.size[0] = 1;
-  inner_first.a[0] = inner_first.b[0] = 1;
-  int top = 0;
-  for (int axis = args.y.shape.rank() - 1; axis >= 0; --axis) {
-    const std::int64_t n = args.y.shape[axis];
-    if (n == 1) continue;
-    const std::int64_t a = args.a.strides[axis], b = args.b.strides[axis];
-    std::int64_t& size = inner_first.size[top];
-    if (size == 1) {
-      size = n;
-      inner_first.a[top] = a;
-      inner_first.b[top] = b;
-    } else if (a == inner_first.a[top] * size &&
-               b == inner_first.b[top] * size) {
-      size *= n;
-    } else {
-      ++top;
-      inner_first.size[top] = n;
-      inner_first.a[top] = a;
-      inner_first.b[top] = b;
-    }
-  }
-  inner_first.rank = top + 1;
-  return inner_first;
-}
 
 template <typename T, typename Part>
 EA_INLINE Vf load_strided(const T* p, std::int64_t stride, std::int64_t n,
@@ -81,10 +45,10 @@ void row(Op op, T* y, const T* a, std::int64_t stride_a, const T* b,
 
 template <typename T, typename Op>
 void run_binary(const Binary::Args& args, Op op) {
-  const Loops loops = merge_axes(args);
-  const std::int64_t n = loops.size[0];
+  const JoinedAxes axes(args.y.shape, args.a.strides, args.b.strides);
+  const std::int64_t n = axes.size[0];
   std::int64_t rows = 1;
-  for (int k = 1; k < loops.rank; ++k) rows *= loops.size[k];
+  for (int k = 1; k < axes.rank; ++k) rows *= axes.size[k];
   if (n == 0 || rows == 0) return;
   // A job takes several whole rows, or a segment of one long row.
   const std::int64_t segments = ceil_div(n, kGrain);
@@ -98,14 +62,14 @@ void run_binary(const Binary::Args& args, Op op) {
           const std::int64_t r = item / segments;
           const std::int64_t from = item % segments * kGrain;
           const std::int64_t left = n - from;
-          std::int64_t at_a = from * loops.a[0], at_b = from * loops.b[0];
-          for (std::int64_t k = 1, rest = r; k < loops.rank; ++k) {
-            const std::int64_t index = rest % loops.size[k];
-            rest /= loops.size[k];
-            at_a += index * loops.a[k];
-            at_b += index * loops.b[k];
+          std::int64_t at_a = from * axes.u[0], at_b = from * axes.v[0];
+          for (std::int64_t k = 1, rest = r; k < axes.rank; ++k) {
+            const std::int64_t index = rest % axes.size[k];
+            rest /= axes.size[k];
+            at_a += index * axes.u[k];
+            at_b += index * axes.v[k];
           }
-          row(op, y + r * n + from, a + at_a, loops.a[0], b + at_b, loops.b[0],
+          row(op, y + r * n + from, a + at_a, axes.u[0], b + at_b, axes.v[0],
               left < kGrain ? left : kGrain);
         }
       });
