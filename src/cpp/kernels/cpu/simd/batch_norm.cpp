@@ -78,24 +78,21 @@ void run_forward_as(const BatchNormForward::Args& args) {
     store(args.rstd.as<float>() + i, rstd, part);
     store(scale + i, rstd * load(args.weight.as<T>() + i, part), part);
   });
-  parallel_chunks(
-      rows, items_per_job(width), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r) {
-          const T* x = args.x.as<T>() + r * width;
-          T* y = args.y.as<T>() + r * width;
-          const T* residual = nullptr;
-          if constexpr (kResidual) {
-            residual = args.residual.as<T>() + r * width;
-          }
-          for_vectors(width, [&](std::int64_t i, auto part) {
-            const Vf centred = load(x + i, part) - load(mean + i, part);
-            Vf v = fma(centred, load(scale + i, part), load(bias + i, part));
-            if constexpr (kResidual) v = v + load(residual + i, part);
-            if constexpr (kRectify) v = max(set(0.0f), v);
-            store(y + i, v, part);
-          });
-        }
-      });
+  parallel_each(rows, items_per_job(width), [&](std::int64_t r) {
+    const T* x = args.x.as<T>() + r * width;
+    T* y = args.y.as<T>() + r * width;
+    const T* residual = nullptr;
+    if constexpr (kResidual) {
+      residual = args.residual.as<T>() + r * width;
+    }
+    for_vectors(width, [&](std::int64_t i, auto part) {
+      const Vf centred = load(x + i, part) - load(mean + i, part);
+      Vf v = fma(centred, load(scale + i, part), load(bias + i, part));
+      if constexpr (kResidual) v = v + load(residual + i, part);
+      if constexpr (kRectify) v = max(set(0.0f), v);
+      store(y + i, v, part);
+    });
+  });
 }
 
 template <typename T>

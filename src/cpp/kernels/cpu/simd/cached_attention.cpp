@@ -256,14 +256,12 @@ void run_for(const CachedAttention::Args& args) {
   const std::int64_t group = d < kColumns ? kColumns / d : 1;
   const std::int64_t groups = ceil_div(heads, group);
   const auto each = [&](auto&& fn) {
-    parallel_chunks(n * groups, items_per_job(2 * total / n * d * group),
-                    [&](std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t job = begin; job < end; ++job) {
-                        const std::int64_t first = job % groups * group;
-                        const std::int64_t last = first + group;
-                        fn(job / groups, first, last < heads ? last : heads);
-                      }
-                    });
+    parallel_each(n * groups, items_per_job(2 * total / n * d * group),
+                  [&](std::int64_t job) {
+                    const std::int64_t first = job % groups * group;
+                    const std::int64_t last = first + group;
+                    fn(job / groups, first, last < heads ? last : heads);
+                  });
   };
   if (!e.convolves()) {
     each([&](std::int64_t b, std::int64_t first, std::int64_t last) {

@@ -41,24 +41,20 @@ void run_forward(const CrossEntropyForward::Args& args) {
   const double smoothing = args.label_smoothing;
   const Scratch scratch(rows * 8);
   double* losses = scratch.as<double>();
-  parallel_chunks(
-      rows, items_per_job(classes), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r) {
-          const T* x = args.logits.as<T>() + r * classes;
-          const double log_total = sums_of(x, classes, sums + 2 * r);
-          if (labels[r] == args.ignore_index) continue;
-          const float top = sums[2 * r];
-          const auto below = static_cast<double>(load_one(x + labels[r]) - top);
-          losses[r] = (1.0 - smoothing) * (log_total - below);
-          if (smoothing == 0.0) continue;
-          const float sum = sum_over(classes, [&](std::int64_t c, auto part) {
-            return load(x + c, part) - set(top);
-          });
-          losses[r] +=
-              smoothing * (log_total - static_cast<double>(sum) /
-                                           static_cast<double>(classes));
-        }
-      });
+  parallel_each(rows, items_per_job(classes), [&](std::int64_t r) {
+    const T* x = args.logits.as<T>() + r * classes;
+    const double log_total = sums_of(x, classes, sums + 2 * r);
+    if (labels[r] == args.ignore_index) return;
+    const float top = sums[2 * r];
+    const auto below = static_cast<double>(load_one(x + labels[r]) - top);
+    losses[r] = (1.0 - smoothing) * (log_total - below);
+    if (smoothing == 0.0) return;
+    const float sum = sum_over(classes, [&](std::int64_t c, auto part) {
+      return load(x + c, part) - set(top);
+    });
+    losses[r] += smoothing * (log_total - static_cast<double>(sum) /
+                                              static_cast<double>(classes));
+  });
   double total = 0;
   for (std::int64_t r = 0; r < rows; ++r) {
     if (labels[r] != args.ignore_index) total += losses[r];
@@ -79,25 +75,22 @@ void run_backward(const CrossEntropyBackward::Args& args, float dloss) {
   const float hit = static_cast<float>(1.0 - args.label_smoothing);
   const float each =
       static_cast<float>(args.label_smoothing / static_cast<double>(classes));
-  parallel_chunks(
-      rows, items_per_job(classes), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r) {
-          const T* x = args.logits.as<T>() + r * classes;
-          T* dx = args.dlogits.as<T>() + r * classes;
-          if (labels[r] == args.ignore_index) {
-            __builtin_memset(static_cast<void*>(dx), 0,
-                             static_cast<std::size_t>(classes) * sizeof(T));
-            continue;
-          }
-          const float top = sums[2 * r], log_total = sums[2 * r + 1];
-          for_vectors(classes, [&](std::int64_t c, auto part) {
-            const Vf p = exp(load(x + c, part) - set(top) - set(log_total));
-            store(dx + c, set(factor) * (p - set(each)), part);
-          });
-          const Vf p = exp(set(load_one(x + labels[r]) - top - log_total));
-          store_one(dx + labels[r], factor * (p[0] - each - hit));
-        }
-      });
+  parallel_each(rows, items_per_job(classes), [&](std::int64_t r) {
+    const T* x = args.logits.as<T>() + r * classes;
+    T* dx = args.dlogits.as<T>() + r * classes;
+    if (labels[r] == args.ignore_index) {
+      __builtin_memset(static_cast<void*>(dx), 0,
+                       static_cast<std::size_t>(classes) * sizeof(T));
+      return;
+    }
+    const float top = sums[2 * r], log_total = sums[2 * r + 1];
+    for_vectors(classes, [&](std::int64_t c, auto part) {
+      const Vf p = exp(load(x + c, part) - set(top) - set(log_total));
+      store(dx + c, set(factor) * (p - set(each)), part);
+    });
+    const Vf p = exp(set(load_one(x + labels[r]) - top - log_total));
+    store_one(dx + labels[r], factor * (p[0] - each - hit));
+  });
 }
 
 }  // namespace

@@ -89,12 +89,10 @@ class PackedHeads {
         memory_(floats(layout) * static_cast<std::int64_t>(sizeof(float)) + 1) {
     const std::int64_t tokens = layout.k_offsets[layout.sequences] + 1;
     const std::int64_t each = ceil_div(tokens, layout.sequences + 1) * d_;
-    parallel_chunks(layout.sequences * layout.heads, items_per_job(each),
-                    [&](std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t i = begin; i < end; ++i) {
-                        pack_one(x, i / layout.heads, i % layout.heads);
-                      }
-                    });
+    parallel_each(layout.sequences * layout.heads, items_per_job(each),
+                  [&](std::int64_t i) {
+                    pack_one(x, i / layout.heads, i % layout.heads);
+                  });
   }
 
   EA_INLINE const float* at(std::int64_t b, std::int64_t h) const {

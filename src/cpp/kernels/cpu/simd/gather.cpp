@@ -108,18 +108,15 @@ void run<GatherRows>(const GatherRows::Args& args) {
   const char* x = args.x.as<char>();
   char* y = args.y.as<char>();
   const std::int64_t* index = args.index.as<std::int64_t>();
-  parallel_chunks(args.index.shape[0], items_per_job(width),
-                  [&](std::int64_t begin, std::int64_t end) {
-                    for (std::int64_t i = begin; i < end; ++i) {
-                      char* row = y + i * bytes;
-                      const auto size = static_cast<std::size_t>(bytes);
-                      if (index[i] >= 0) {
-                        __builtin_memcpy(row, x + index[i] * bytes, size);
-                      } else {
-                        __builtin_memset(row, 0, size);
-                      }
-                    }
-                  });
+  parallel_each(args.index.shape[0], items_per_job(width), [&](std::int64_t i) {
+    char* row = y + i * bytes;
+    const auto size = static_cast<std::size_t>(bytes);
+    if (index[i] >= 0) {
+      __builtin_memcpy(row, x + index[i] * bytes, size);
+    } else {
+      __builtin_memset(row, 0, size);
+    }
+  });
 }
 
 EA_RUN(ScatterAddRows, run_scatter, dx)

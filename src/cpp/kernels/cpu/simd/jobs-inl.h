@@ -32,6 +32,14 @@ EA_INLINE std::int64_t rows_per_block(std::int64_t rows, std::int64_t width) {
   return by_work > by_memory ? by_work : by_memory;
 }
 
+// Calls fn(i) for each i below n, in jobs of `grain` items.
+template <typename Fn>
+EA_INLINE void parallel_each(std::int64_t n, std::int64_t grain, const Fn& fn) {
+  parallel_chunks(n, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) fn(i);
+  });
+}
+
 class Scratch {
  public:
   explicit Scratch(std::int64_t bytes)

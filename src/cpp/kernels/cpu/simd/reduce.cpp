@@ -14,18 +14,16 @@ void sum_rows(const T* x, T* y, std::int64_t outer, std::int64_t n,
   const Blocks blocks(n, inner);
   const Scratch scratch(outer * blocks.count * inner * 4);
   float* partial = scratch.as<float>();
-  parallel_chunks(
-      outer * blocks.count,
-      items_per_job((n < blocks.size ? n : blocks.size) * inner),
-      [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t item = begin; item < end; ++item) {
-          const std::int64_t b = item % blocks.count;
-          const std::int64_t row = item / blocks.count * n + b * blocks.size;
-          float* acc = partial + item * inner;
-          __builtin_memset(acc, 0, static_cast<std::size_t>(inner) * 4);
-          add_rows(x + row * inner, blocks.rows_of(b), inner, acc);
-        }
-      });
+  parallel_each(outer * blocks.count,
+                items_per_job((n < blocks.size ? n : blocks.size) * inner),
+                [&](std::int64_t item) {
+                  const std::int64_t b = item % blocks.count;
+                  const std::int64_t row =
+                      item / blocks.count * n + b * blocks.size;
+                  float* acc = partial + item * inner;
+                  __builtin_memset(acc, 0, static_cast<std::size_t>(inner) * 4);
+                  add_rows(x + row * inner, blocks.rows_of(b), inner, acc);
+                });
   combine_rows(partial, y, outer, blocks.count, inner);
 }
 
@@ -48,15 +46,11 @@ void sum_columns(const T* x, T* y, std::int64_t outer, std::int64_t n) {
   const std::int64_t blocks = n > 0 ? ceil_div(n, kGrain) : 1;
   const Scratch scratch(outer * blocks * 8);
   double* partial = scratch.as<double>();
-  parallel_chunks(outer * blocks, items_per_job(n),
-                  [&](std::int64_t begin, std::int64_t end) {
-                    for (std::int64_t item = begin; item < end; ++item) {
-                      const std::int64_t first = item % blocks * kGrain;
-                      partial[item] =
-                          sum_span(x + item / blocks * n + first,
-                                   n - first < kGrain ? n - first : kGrain);
-                    }
-                  });
+  parallel_each(outer * blocks, items_per_job(n), [&](std::int64_t item) {
+    const std::int64_t first = item % blocks * kGrain;
+    partial[item] = sum_span(x + item / blocks * n + first,
+                             n - first < kGrain ? n - first : kGrain);
+  });
   for (std::int64_t o = 0; o < outer; ++o) {
     double total = 0;
     for (std::int64_t b = 0; b < blocks; ++b) total += partial[o * blocks + b];

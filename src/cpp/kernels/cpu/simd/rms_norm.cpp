@@ -14,23 +14,20 @@ void run_forward(const RmsNormForward::Args& args) {
   float* all_rrms = args.rrms.as<float>();
   const float inverse = 1.0f / static_cast<float>(width);
   const float eps = static_cast<float>(args.eps);
-  parallel_chunks(
-      rows, items_per_job(width), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r) {
-          const T* x = args.x.as<T>() + r * width;
-          T* y = args.y.as<T>() + r * width;
-          const float squares = sum_over(width, [&](std::int64_t i, auto part) {
-            const Vf v = load(x + i, part);
-            return v * v;
-          });
-          const float rrms = 1.0f / sqrt(set(squares * inverse + eps))[0];
-          all_rrms[r] = rrms;
-          for_vectors(width, [&](std::int64_t i, auto part) {
-            const Vf h = load(x + i, part) * set(rrms);
-            store(y + i, h * load(weight + i, part), part);
-          });
-        }
-      });
+  parallel_each(rows, items_per_job(width), [&](std::int64_t r) {
+    const T* x = args.x.as<T>() + r * width;
+    T* y = args.y.as<T>() + r * width;
+    const float squares = sum_over(width, [&](std::int64_t i, auto part) {
+      const Vf v = load(x + i, part);
+      return v * v;
+    });
+    const float rrms = 1.0f / sqrt(set(squares * inverse + eps))[0];
+    all_rrms[r] = rrms;
+    for_vectors(width, [&](std::int64_t i, auto part) {
+      const Vf h = load(x + i, part) * set(rrms);
+      store(y + i, h * load(weight + i, part), part);
+    });
+  });
 }
 
 // Computes one row of dx and adds the row's part of dweight.

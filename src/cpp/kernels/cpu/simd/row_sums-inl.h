@@ -43,18 +43,15 @@ void combine_rows(const float* partial, T* y, std::int64_t outer,
                   std::int64_t blocks, std::int64_t inner) {
   constexpr std::int64_t kColumns = 256;
   const std::int64_t strips = ceil_div(inner, kColumns);
-  parallel_chunks(outer * strips,
-                  items_per_job((inner < kColumns ? inner : kColumns) * blocks),
-                  [&](std::int64_t begin, std::int64_t end) {
-                    for (std::int64_t item = begin; item < end; ++item) {
-                      const std::int64_t o = item / strips;
-                      const std::int64_t i = item % strips * kColumns;
-                      combine_blocks(
-                          partial + o * blocks * inner + i, blocks, inner,
-                          y + o * inner + i,
-                          inner - i < kColumns ? inner - i : kColumns);
-                    }
-                  });
+  parallel_each(outer * strips,
+                items_per_job((inner < kColumns ? inner : kColumns) * blocks),
+                [&](std::int64_t item) {
+                  const std::int64_t o = item / strips;
+                  const std::int64_t i = item % strips * kColumns;
+                  combine_blocks(partial + o * blocks * inner + i, blocks,
+                                 inner, y + o * inner + i,
+                                 inner - i < kColumns ? inner - i : kColumns);
+                });
 }
 
 }  // namespace

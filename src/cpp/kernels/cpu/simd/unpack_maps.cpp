@@ -13,15 +13,12 @@ void for_maps(const Maps& maps, Fn&& fn) {
   const MapLayout& layout = maps.layout;
   const std::int64_t size = maps.dense.shape[2] * maps.dense.shape[3];
   if (size == 0) return;
-  parallel_chunks(layout.sequences * layout.heads, items_per_job(size),
-                  [&](std::int64_t begin, std::int64_t end) {
-                    for (std::int64_t map = begin; map < end; ++map) {
-                      const std::int64_t b = map / layout.heads,
-                                         h = map % layout.heads;
-                      fn(b, layout.begin(b) + h * layout.n_q(b) * layout.n_k(b),
-                         map * size);
-                    }
-                  });
+  parallel_each(
+      layout.sequences * layout.heads, items_per_job(size),
+      [&](std::int64_t map) {
+        const std::int64_t b = map / layout.heads, h = map % layout.heads;
+        fn(b, layout.begin(b) + h * layout.n_q(b) * layout.n_k(b), map * size);
+      });
 }
 
 // Calls fn(row, columns) for each row i of the maps of sequence b: the dense
