@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers_models import NO_DROPOUT, SIZES, draw, labels_for, tiny
 from reference.csan import BORDERS, attend, neighbour
+from support.cases import forced, kernel_calls
 
 import evolving_attention as ea
 from evolving_attention import _core
@@ -340,6 +341,19 @@ def test_folders_keep_windows(tmp_path):
 def test_what_windows_refuse(make, text):
     with pytest.raises(ea.ConfigError, match=f"(?s){text}"):
         make()
+
+
+def test_a_context_computes_the_gradients_that_are_wanted():
+    packing = F.Packing(2, [0, 5], window=3)
+    kernels = ("window_products", "window_sums")
+    before = [kernel_calls(name, "ref") for name in kernels]
+    for wanted in ("maps", "values"):
+        maps = ea.Tensor(np.ones(packing.map_elements), requires_grad=wanted == "maps")
+        values = ea.Tensor(np.ones((5, 4)), requires_grad=wanted == "values")
+        with forced(("*", "ref")):
+            F.sum(_core.ops.attention_context(maps, values, packing)).backward()
+    after = [kernel_calls(name, "ref") for name in kernels]
+    assert np.subtract(after, before).tolist() == [1, 3]
 
 
 def test_windows_are_of_the_queries_own_tokens():

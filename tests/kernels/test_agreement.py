@@ -55,14 +55,12 @@ KERNEL_OPS = {
     "cross_entropy_backward": ("cross_entropy",),
     "cross_entropy_forward": ("cross_entropy",),
     "dropout": ("dropout",),
-    "edge_context": ("attention_context",),
-    "edge_context_backward": ("attention_context",),
     "edge_pair_sum": ("pair_sum",),
     "edge_pair_sum_backward": ("pair_sum",),
-    "edge_scores": ("attention_scores",),
-    "edge_scores_backward": ("attention_scores",),
+    "edge_products": ("attention_scores", "attention_context"),
     "edge_softmax": ("map_softmax",),
     "edge_softmax_backward": ("map_softmax",),
+    "edge_sums": ("attention_scores", "attention_context"),
     "evolve_backward": ("evolve",),
     "evolve_forward": ("evolve",),
     "fused_attention_backward": ("fused_attention",),
@@ -94,13 +92,13 @@ KERNEL_OPS = {
     "unpack_windows": ("pack_maps", "unpack_maps"),
     "weight_norm_backward": ("weight_norm",),
     "weight_norm_forward": ("weight_norm",),
-    "window_context": ("attention_context",),
-    "window_context_backward": ("attention_context",),
-    "window_scores": ("attention_scores",),
-    "window_scores_backward": ("attention_scores",),
+    "window_products": ("attention_scores", "attention_context"),
     "window_softmax": ("map_softmax",),
     "window_softmax_backward": ("map_softmax",),
+    "window_sums": ("attention_scores", "attention_context"),
 }
+# Kernels whose gradients follow from none of their results.
+LAST = ("backward", "_products", "_sums")
 # Kernels with tests of their own: optimizer steps below, cached attention in its file.
 OWN_TEST = {
     "adamw",
@@ -214,7 +212,7 @@ def test_agrees_with_ref(kernel: str, implementation: str, dtype: str):
         want, kernels = reference(case, dtype)
         assert kernel in kernels, f"{case} {dtype}"
         # Products follow the backward of the activation inside linear_activation.
-        last = kernel.endswith("backward") and case.op != "linear_activation"
+        last = kernel.endswith(LAST) and case.op != "linear_activation"
         want = [followed(case, dtype, got[0], want[0]), *want[1:]]
         for which, (ours, theirs) in enumerate(zip(got, want, strict=True)):
             assert_agrees(

@@ -30,27 +30,28 @@ struct EdgePairSumBackward {
   };
 };
 
-// S[e, h] = scale q[i, h] . k[j, h]; q [queries, heads d], k [keys, heads d].
-// Head h has columns h d .. (h + 1) d.
-struct EdgeScores {
-  static constexpr const char* name = "edge_scores";
+// maps[e, h] = scale x[i, h] . y[j, h] for edge e from key j to query i; x
+// [queries, heads d], y [keys, heads d]. Head h has columns h d .. (h + 1) d.
+struct EdgeProducts {
+  static constexpr const char* name = "edge_products";
   struct Args {
-    TensorView q, k;
-    Output scores;
+    TensorView x, y;
+    Output maps;
     double scale;
     EdgeLayout layout;
   };
 };
 
-// dq[i, h] = scale sum of dS[e, h] k[j, h] over the edges that enter query i,
-// dk[j, h] = scale sum of dS[e, h] q[i, h] over the edges that leave key j.
-// Order and undefined outputs are as in EdgePairSumBackward.
-struct EdgeScoresBackward {
-  static constexpr const char* name = "edge_scores_backward";
+// to[i, h] = scale sum of maps[e, h] x[j, h] over the edges that enter query i
+// if of_queries, else to[j, h] = scale sum of maps[e, h] x[i, h] over the edges
+// that leave key j; in the order of the edge numbers, 0 without edges.
+struct EdgeSums {
+  static constexpr const char* name = "edge_sums";
   struct Args {
-    TensorView dscores, q, k;
-    Output dq, dk;  // each optional
+    TensorView maps, x;
+    Output to;
     double scale;
+    bool of_queries;
     EdgeLayout layout;
   };
 };
@@ -73,28 +74,6 @@ struct EdgeSoftmaxBackward {
     TensorView dy, y;
     Output dx;
     double scale;
-    EdgeLayout layout;
-  };
-};
-
-// y[i, h] = sum of P[e, h] v[j, h] over the edges that enter query i, in the
-// order of the edge numbers; 0 for a query without edges.
-struct EdgeContext {
-  static constexpr const char* name = "edge_context";
-  struct Args {
-    TensorView p, v;
-    Output y;
-    EdgeLayout layout;
-  };
-};
-
-// dP[e, h] = dy[i, h] . v[j, h]; dv[j, h] = sum of P[e, h] dy[i, h] over the
-// edges that leave key j, in the order of the edge numbers.
-struct EdgeContextBackward {
-  static constexpr const char* name = "edge_context_backward";
-  struct Args {
-    TensorView dy, p, v;
-    Output dp, dv;  // each optional
     EdgeLayout layout;
   };
 };

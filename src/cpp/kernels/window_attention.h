@@ -6,29 +6,32 @@
 
 namespace ea {
 
-// S = scale q_i^h . k_j^g for each existing cell: row i of head h, token j of
-// head g (kernels/window_layout.h); 0 elsewhere. q, k: contiguous [tokens,
-// heads * d], head h has columns h d .. (h+1) d. scores: flat maps in `layout`.
-// Sums are in float32 (float64 for float64). All this also holds for the
-// kernels below.
-struct WindowScores {
-  static constexpr const char* name = "window_scores";
+// maps = scale x_i^h . y_j^g for each existing cell: row i of head h, token j
+// of head g (kernels/window_layout.h), a neighbour for keys or `of_values`; 0
+// elsewhere. x, y: contiguous [tokens, heads * d], head h has columns h d ..
+// (h+1) d. maps: flat maps in `layout`. Sums are in float32 (float64 for
+// float64). All this also holds for the kernels below.
+struct WindowProducts {
+  static constexpr const char* name = "window_products";
   struct Args {
-    TensorView q, k;
-    Output scores;
+    TensorView x, y;
+    Output maps;
     double scale;
+    bool of_values;
     WindowLayout layout;
   };
 };
 
-// dq_i^h = scale sum of dS k_j^g over the cells of row i and head h, dk_j^g =
-// scale sum of dS q_i^h over the cells that read k_j^g. Both are fully written.
-struct WindowScoresBackward {
-  static constexpr const char* name = "window_scores_backward";
+// to_i^h = scale sum of maps x_j^g over the cells of row i and head h if
+// of_queries, else to_j^g = scale sum of maps x_i^h over the cells that read
+// token j of head g. Fully written.
+struct WindowSums {
+  static constexpr const char* name = "window_sums";
   struct Args {
-    TensorView dscores, q, k;
-    Output dq, dk;
+    TensorView maps, x;
+    Output to;
     double scale;
+    bool of_queries, of_values;
     WindowLayout layout;
   };
 };
@@ -54,27 +57,6 @@ struct WindowSoftmaxBackward {
     TensorView dy, y;
     Output dx;
     double scale;
-    WindowLayout layout;
-  };
-};
-
-// y_i^h = sum of P v_j^g over the cells of row i and head h; fully written.
-struct WindowContext {
-  static constexpr const char* name = "window_context";
-  struct Args {
-    TensorView p, v;
-    Output y;
-    WindowLayout layout;
-  };
-};
-
-// dP = dy_i^h . v_j^g, dv_j^g = sum of P dy_i^h over the cells that read v_j^g.
-// Both are fully written.
-struct WindowContextBackward {
-  static constexpr const char* name = "window_context_backward";
-  struct Args {
-    TensorView dy, p, v;
-    Output dp, dv;
     WindowLayout layout;
   };
 };

@@ -83,6 +83,9 @@ struct WindowLayout {
             window.border == HeadBorder::clamp ||
                 window.border == HeadBorder::author};
   }
+  HeadNeighbours neighbours(bool of_values) const {
+    return of_values ? values() : keys();
+  }
 };
 
 }  // namespace ea

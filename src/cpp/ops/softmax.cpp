@@ -2,13 +2,28 @@
 #include "ops/softmax.h"
 
 #include "autograd/node.h"
+#include "kernels/edge_attention.h"
+#include "kernels/registry.h"
 #include "kernels/softmax.h"
-#include "ops/scoped.h"
+#include "kernels/window_attention.h"
 #include "runtime/check.h"
 
 namespace ea {
 
 namespace {
+
+// Runs the contract for the packing's scope on `args`, followed by the layout.
+template <typename OfEdges, typename OfWindows, typename OfDense,
+          typename... Args>
+void run_scoped(const Packing& packing, Device device, const Args&... args) {
+  if (packing.is_along_edges()) {
+    kernels::run<OfEdges>({args..., packing.edge_layout(device)});
+  } else if (packing.window()) {
+    kernels::run<OfWindows>({args..., packing.window_layout()});
+  } else {
+    kernels::run<OfDense>({args..., packing.layout()});
+  }
+}
 
 Var run_softmax(const char* name, const Var& x, const Tensor& flat,
                 const PackingPtr& packing, double scale) {

@@ -132,22 +132,21 @@ void launch_edges(const EdgeSide& side, Kernel kernel, const Args&... args) {
 }
 
 template <typename T>
-void edge_products(const TensorView& x, const TensorView& y,
-                   const TensorView& maps, double scale,
-                   const EdgeLayout& layout) {
-  if (!maps.defined()) return;
-  launch_edges(side_of<true>(layout), edge_products_kernel<T>, x.as<const T>(),
-               y.as<const T>(), maps.as<T>(), layout.heads,
-               x.dim(1) / layout.heads, static_cast<float>(scale));
+void edge_products_of(const EdgeProducts::Args& args) {
+  launch_edges(side_of<true>(args.layout), edge_products_kernel<T>,
+               args.x.as<const T>(), args.y.as<const T>(), args.maps.as<T>(),
+               args.layout.heads, args.x.dim(1) / args.layout.heads,
+               static_cast<float>(args.scale));
 }
 
-template <typename T, bool kQueries>
-void edge_sums(const TensorView& maps, const TensorView& x,
-               const TensorView& to, double scale, const EdgeLayout& layout) {
-  if (!to.defined()) return;
-  launch_edges(side_of<kQueries>(layout), edge_sums_kernel<T>,
-               maps.as<const T>(), x.as<const T>(), to.as<T>(), layout.heads,
-               to.dim(1) / layout.heads, static_cast<float>(scale));
+template <typename T>
+void edge_sums_of(const EdgeSums::Args& args) {
+  launch_edges(args.of_queries ? side_of<true>(args.layout)
+                               : side_of<false>(args.layout),
+               edge_sums_kernel<T>, args.maps.as<const T>(),
+               args.x.as<const T>(), args.to.as<T>(), args.layout.heads,
+               args.to.dim(1) / args.layout.heads,
+               static_cast<float>(args.scale));
 }
 
 template <typename T, bool kQueries>
@@ -172,17 +171,6 @@ void edge_pair_sum_backward_of(const EdgePairSumBackward::Args& args) {
 }
 
 template <typename T>
-void edge_scores_of(const EdgeScores::Args& args) {
-  edge_products<T>(args.q, args.k, args.scores, args.scale, args.layout);
-}
-
-template <typename T>
-void edge_scores_backward_of(const EdgeScoresBackward::Args& args) {
-  edge_sums<T, true>(args.dscores, args.k, args.dq, args.scale, args.layout);
-  edge_sums<T, false>(args.dscores, args.q, args.dk, args.scale, args.layout);
-}
-
-template <typename T>
 void edge_softmax_of(const EdgeSoftmax::Args& args) {
   launch_edges(side_of<true>(args.layout), edge_softmax_kernel<T>,
                args.x.as<const T>(), args.y.as<T>(), args.layout.heads,
@@ -196,26 +184,13 @@ void edge_softmax_backward_of(const EdgeSoftmaxBackward::Args& args) {
                args.layout.heads, static_cast<float>(args.scale));
 }
 
-template <typename T>
-void edge_context_of(const EdgeContext::Args& args) {
-  edge_sums<T, true>(args.p, args.v, args.y, 1.0, args.layout);
-}
-
-template <typename T>
-void edge_context_backward_of(const EdgeContextBackward::Args& args) {
-  edge_products<T>(args.dy, args.v, args.dp, 1.0, args.layout);
-  edge_sums<T, false>(args.p, args.dy, args.dv, 1.0, args.layout);
-}
-
 }  // namespace
 
 EA_RUN_CUDA(EdgePairSum, edge_pair_sum_of, y)
 EA_RUN_CUDA(EdgePairSumBackward, edge_pair_sum_backward_of, dy)
-EA_RUN_CUDA(EdgeScores, edge_scores_of, q)
-EA_RUN_CUDA(EdgeScoresBackward, edge_scores_backward_of, q)
+EA_RUN_CUDA(EdgeProducts, edge_products_of, x)
+EA_RUN_CUDA(EdgeSums, edge_sums_of, maps)
 EA_RUN_CUDA(EdgeSoftmax, edge_softmax_of, x)
 EA_RUN_CUDA(EdgeSoftmaxBackward, edge_softmax_backward_of, y)
-EA_RUN_CUDA(EdgeContext, edge_context_of, p)
-EA_RUN_CUDA(EdgeContextBackward, edge_context_backward_of, p)
 
 }  // namespace ea::cuda

@@ -218,34 +218,21 @@ __global__ void __launch_bounds__(kRowThreads)
 }
 
 template <typename T>
-void products(const TensorView& x, const TensorView& y, const TensorView& maps,
-              double scale, const WindowLayout& layout,
-              const HeadNeighbours& heads) {
-  launch_map_rows(layout.cells, products_kernel<T>, heads, x.as<const T>(),
-                  y.as<const T>(), maps.as<T>(), x.dim(1) / heads.count,
-                  static_cast<float>(scale));
-}
-
-template <typename T, bool kQueries>
-void sums(const TensorView& maps, const TensorView& x, const TensorView& to,
-          double scale, const WindowLayout& layout,
-          const HeadNeighbours& heads) {
-  launch_map_rows(layout.cells, sums_kernel<T, kQueries>, heads,
-                  maps.as<const T>(), x.as<const T>(), to.as<T>(),
-                  to.dim(1) / heads.count, static_cast<float>(scale));
+void products_of(const WindowProducts::Args& args) {
+  const HeadNeighbours heads = args.layout.neighbours(args.of_values);
+  launch_map_rows(args.layout.cells, products_kernel<T>, heads,
+                  args.x.as<const T>(), args.y.as<const T>(), args.maps.as<T>(),
+                  args.x.dim(1) / heads.count, static_cast<float>(args.scale));
 }
 
 template <typename T>
-void window_scores_of(const WindowScores::Args& args) {
-  products<T>(args.q, args.k, args.scores, args.scale, args.layout,
-              args.layout.keys());
-}
-
-template <typename T>
-void window_scores_backward_of(const WindowScoresBackward::Args& args) {
-  const HeadNeighbours heads = args.layout.keys();
-  sums<T, true>(args.dscores, args.k, args.dq, args.scale, args.layout, heads);
-  sums<T, false>(args.dscores, args.q, args.dk, args.scale, args.layout, heads);
+void sums_of(const WindowSums::Args& args) {
+  const HeadNeighbours heads = args.layout.neighbours(args.of_values);
+  launch_map_rows(
+      args.layout.cells,
+      args.of_queries ? sums_kernel<T, true> : sums_kernel<T, false>, heads,
+      args.maps.as<const T>(), args.x.as<const T>(), args.to.as<T>(),
+      args.to.dim(1) / heads.count, static_cast<float>(args.scale));
 }
 
 template <typename T>
@@ -264,18 +251,6 @@ void window_softmax_backward_of(const WindowSoftmaxBackward::Args& args) {
 }
 
 template <typename T>
-void window_context_of(const WindowContext::Args& args) {
-  sums<T, true>(args.p, args.v, args.y, 1.0, args.layout, args.layout.values());
-}
-
-template <typename T>
-void window_context_backward_of(const WindowContextBackward::Args& args) {
-  const HeadNeighbours heads = args.layout.values();
-  products<T>(args.dy, args.v, args.dp, 1.0, args.layout, heads);
-  sums<T, false>(args.p, args.dy, args.dv, 1.0, args.layout, heads);
-}
-
-template <typename T>
 void unpack_windows_of(const UnpackWindows::Args& args) {
   run<Fill>({args.dense, 0.0});
   launch_copies<T, true>(args, args.layout.cells, copy_kernel<T, true>,
@@ -290,12 +265,10 @@ void pack_windows_of(const PackWindows::Args& args) {
 
 }  // namespace
 
-EA_RUN_CUDA(WindowScores, window_scores_of, q)
-EA_RUN_CUDA(WindowScoresBackward, window_scores_backward_of, q)
+EA_RUN_CUDA(WindowProducts, products_of, x)
+EA_RUN_CUDA(WindowSums, sums_of, maps)
 EA_RUN_CUDA(WindowSoftmax, window_softmax_of, x)
 EA_RUN_CUDA(WindowSoftmaxBackward, window_softmax_backward_of, y)
-EA_RUN_CUDA(WindowContext, window_context_of, p)
-EA_RUN_CUDA(WindowContextBackward, window_context_backward_of, p)
 EA_RUN_CUDA(UnpackWindows, unpack_windows_of, dense)
 EA_RUN_CUDA(PackWindows, pack_windows_of, flat)
 

@@ -29,20 +29,20 @@ auto edge_cells(const EdgeLayout& layout) {
 }
 
 template <typename T>
-void edge_products(const TensorView& x, const TensorView& y,
-                   const TensorView& maps, double scale,
-                   const EdgeLayout& layout) {
-  if (!maps.defined()) return;
-  cell_products<T>(x, y, maps, scale, x.dim(1) / layout.heads,
-                   edge_cells(layout));
+void edge_products_of(const EdgeProducts::Args& args) {
+  cell_products<T>(args.x, args.y, args.maps, args.scale,
+                   args.x.dim(1) / args.layout.heads, edge_cells(args.layout));
 }
 
-template <typename T, bool kQueries>
-void edge_sums(const TensorView& maps, const TensorView& x,
-               const TensorView& to, double scale, const EdgeLayout& layout) {
-  if (!to.defined()) return;
-  weighted_sums<T, kQueries>(maps, x, to, scale, to.dim(1) / layout.heads,
-                             edge_cells(layout));
+template <typename T>
+void edge_sums_of(const EdgeSums::Args& args) {
+  const auto cells = edge_cells(args.layout);
+  const std::int64_t d = args.to.dim(1) / args.layout.heads;
+  if (args.of_queries) {
+    weighted_sums<T, true>(args.maps, args.x, args.to, args.scale, d, cells);
+  } else {
+    weighted_sums<T, false>(args.maps, args.x, args.to, args.scale, d, cells);
+  }
 }
 
 template <typename T>
@@ -70,37 +70,13 @@ void edge_pair_sum_backward_of(const EdgePairSumBackward::Args& args) {
   if (args.dv.defined()) sums_of_pairs<T, false>(args.dy, args.dv, d, cells);
 }
 
-template <typename T>
-void edge_scores_of(const EdgeScores::Args& args) {
-  edge_products<T>(args.q, args.k, args.scores, args.scale, args.layout);
-}
-
-template <typename T>
-void edge_scores_backward_of(const EdgeScoresBackward::Args& args) {
-  edge_sums<T, true>(args.dscores, args.k, args.dq, args.scale, args.layout);
-  edge_sums<T, false>(args.dscores, args.q, args.dk, args.scale, args.layout);
-}
-
-template <typename T>
-void edge_context_of(const EdgeContext::Args& args) {
-  edge_sums<T, true>(args.p, args.v, args.y, 1.0, args.layout);
-}
-
-template <typename T>
-void edge_context_backward_of(const EdgeContextBackward::Args& args) {
-  edge_products<T>(args.dy, args.v, args.dp, 1.0, args.layout);
-  edge_sums<T, false>(args.p, args.dy, args.dv, 1.0, args.layout);
-}
-
 }  // namespace
 
 EA_RUN_REF(EdgePairSum, edge_pair_sum_of, y)
 EA_RUN_REF(EdgePairSumBackward, edge_pair_sum_backward_of, dy)
-EA_RUN_REF(EdgeScores, edge_scores_of, q)
-EA_RUN_REF(EdgeScoresBackward, edge_scores_backward_of, q)
+EA_RUN_REF(EdgeProducts, edge_products_of, x)
+EA_RUN_REF(EdgeSums, edge_sums_of, maps)
 EA_RUN_REF(EdgeSoftmax, edge_softmax_of, x)
 EA_RUN_REF(EdgeSoftmaxBackward, edge_softmax_backward_of, y)
-EA_RUN_REF(EdgeContext, edge_context_of, p)
-EA_RUN_REF(EdgeContextBackward, edge_context_backward_of, p)
 
 }  // namespace ea::ref

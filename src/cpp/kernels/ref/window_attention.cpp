@@ -52,20 +52,24 @@ void clear(const TensorView& maps) {
 }
 
 template <typename T>
-void products(const TensorView& x, const TensorView& y, const TensorView& maps,
-              double scale, const WindowLayout& layout,
-              const HeadNeighbours& heads) {
-  clear<T>(maps);
-  cell_products<T>(x, y, maps, scale, x.dim(1) / layout.cells.heads,
-                   window_cells(layout, heads));
+void products_of(const WindowProducts::Args& args) {
+  clear<T>(args.maps);
+  cell_products<T>(
+      args.x, args.y, args.maps, args.scale,
+      args.x.dim(1) / args.layout.cells.heads,
+      window_cells(args.layout, args.layout.neighbours(args.of_values)));
 }
 
-template <typename T, bool kQueries>
-void sums(const TensorView& maps, const TensorView& x, const TensorView& to,
-          double scale, const WindowLayout& layout,
-          const HeadNeighbours& heads) {
-  weighted_sums<T, kQueries>(maps, x, to, scale, to.dim(1) / layout.cells.heads,
-                             window_cells(layout, heads));
+template <typename T>
+void sums_of(const WindowSums::Args& args) {
+  const auto cells =
+      window_cells(args.layout, args.layout.neighbours(args.of_values));
+  const std::int64_t d = args.to.dim(1) / args.layout.cells.heads;
+  if (args.of_queries) {
+    weighted_sums<T, true>(args.maps, args.x, args.to, args.scale, d, cells);
+  } else {
+    weighted_sums<T, false>(args.maps, args.x, args.to, args.scale, d, cells);
+  }
 }
 
 template <typename T>
@@ -103,31 +107,6 @@ void for_each_window_place(const Maps& maps, Fn&& fn) {
 }
 
 template <typename T>
-void window_scores_of(const WindowScores::Args& args) {
-  products<T>(args.q, args.k, args.scores, args.scale, args.layout,
-              args.layout.keys());
-}
-
-template <typename T>
-void window_scores_backward_of(const WindowScoresBackward::Args& args) {
-  const HeadNeighbours heads = args.layout.keys();
-  sums<T, true>(args.dscores, args.k, args.dq, args.scale, args.layout, heads);
-  sums<T, false>(args.dscores, args.q, args.dk, args.scale, args.layout, heads);
-}
-
-template <typename T>
-void window_context_of(const WindowContext::Args& args) {
-  sums<T, true>(args.p, args.v, args.y, 1.0, args.layout, args.layout.values());
-}
-
-template <typename T>
-void window_context_backward_of(const WindowContextBackward::Args& args) {
-  const HeadNeighbours heads = args.layout.values();
-  products<T>(args.dy, args.v, args.dp, 1.0, args.layout, heads);
-  sums<T, false>(args.p, args.dy, args.dv, 1.0, args.layout, heads);
-}
-
-template <typename T>
 void unpack_windows_of(const UnpackWindows::Args& maps) {
   clear<T>(maps.dense);
   for_each_window_place(maps, [&](std::int64_t cell, std::int64_t place) {
@@ -145,12 +124,10 @@ void pack_windows_of(const PackWindows::Args& maps) {
 
 }  // namespace
 
-EA_RUN_REF(WindowScores, window_scores_of, q)
-EA_RUN_REF(WindowScoresBackward, window_scores_backward_of, q)
+EA_RUN_REF(WindowProducts, products_of, x)
+EA_RUN_REF(WindowSums, sums_of, maps)
 EA_RUN_REF(WindowSoftmax, softmax_of, x)
 EA_RUN_REF(WindowSoftmaxBackward, softmax_backward_of, y)
-EA_RUN_REF(WindowContext, window_context_of, p)
-EA_RUN_REF(WindowContextBackward, window_context_backward_of, p)
 EA_RUN_REF(UnpackWindows, unpack_windows_of, dense)
 EA_RUN_REF(PackWindows, pack_windows_of, flat)
 

@@ -26,19 +26,18 @@ void for_rows(const EdgeSide& side, std::int64_t edges, std::int64_t work,
 
 // to[row, h] = scale sum of maps[e, h] x[other, h] over the row's edges.
 template <typename T, bool kQueries>
-void edge_sums(const TensorView& maps, const TensorView& x,
-               const TensorView& to, double scale, const EdgeLayout& layout) {
-  if (!to.defined()) return;
-  const EdgeSide side = side_of<kQueries>(layout);
-  const std::int64_t heads = layout.heads;
-  const std::int64_t width = to.shape[1], d = width / heads;
-  for_rows(side, layout.edges(), width,
+void edge_sums(const EdgeSums::Args& args) {
+  const EdgeSide side = side_of<kQueries>(args.layout);
+  const std::int64_t heads = args.layout.heads;
+  const std::int64_t width = args.to.shape[1], d = width / heads;
+  for_rows(side, args.layout.edges(), width,
            [&](std::int64_t r, std::int64_t first, std::int64_t last) {
              for (std::int64_t h = 0; h < heads; ++h) {
-               const T* const weights = maps.as<const T>() + h;
-               const T* from = x.as<const T>() + h * d;
+               const T* const weights = args.maps.as<const T>() + h;
+               const T* const from = args.x.as<const T>() + h * d;
                store_sums(
-                   d, static_cast<float>(scale), to.as<T>() + r * width + h * d,
+                   d, static_cast<float>(args.scale),
+                   args.to.as<T>() + r * width + h * d,
                    [&](std::int64_t c, auto part, auto& sums) {
                      for (std::int64_t t = first; t < last; ++t) {
                        add_row(load_one(weights + side.number(t) * heads),
@@ -49,28 +48,31 @@ void edge_sums(const TensorView& maps, const TensorView& x,
            });
 }
 
+template <typename T>
+void sums_of(const EdgeSums::Args& args) {
+  args.of_queries ? edge_sums<T, true>(args) : edge_sums<T, false>(args);
+}
+
 // maps[e, h] = scale x[query, h] . y[key, h]
 template <typename T>
-void edge_products(const TensorView& x, const TensorView& y,
-                   const TensorView& maps, double scale,
-                   const EdgeLayout& layout) {
-  if (!maps.defined()) return;
-  const EdgeSide side = side_of<true>(layout);
-  const std::int64_t heads = layout.heads;
-  const std::int64_t width = x.shape[1], d = width / heads;
-  for_rows(side, layout.edges(), width,
+void products_of(const EdgeProducts::Args& args) {
+  const EdgeSide side = side_of<true>(args.layout);
+  const std::int64_t heads = args.layout.heads;
+  const std::int64_t width = args.x.shape[1], d = width / heads;
+  for_rows(side, args.layout.edges(), width,
            [&](std::int64_t r, std::int64_t first, std::int64_t last) {
-             const T* const query = x.as<const T>() + r * width;
+             const T* const query = args.x.as<const T>() + r * width;
              for (std::int64_t t = first; t < last; ++t) {
-               const T* const key = y.as<const T>() + side.others[t] * width;
-               T* const out = maps.as<T>() + t * heads;
+               const T* const key =
+                   args.y.as<const T>() + side.others[t] * width;
+               T* const out = args.maps.as<T>() + t * heads;
                for (std::int64_t h = 0; h < heads; ++h) {
                  const T* const u = query + h * d;
                  const T* const v = key + h * d;
                  const float dot = sum_over(d, [&](std::int64_t c, auto part) {
                    return load(u + c, part) * load(v + c, part);
                  });
-                 store_one(out + h, static_cast<float>(scale) * dot);
+                 store_one(out + h, static_cast<float>(args.scale) * dot);
                }
              }
            });
@@ -173,37 +175,13 @@ void softmax_backward_of(const EdgeSoftmaxBackward::Args& args) {
            });
 }
 
-template <typename T>
-void scores_of(const EdgeScores::Args& args) {
-  edge_products<T>(args.q, args.k, args.scores, args.scale, args.layout);
-}
-
-template <typename T>
-void scores_backward_of(const EdgeScoresBackward::Args& args) {
-  edge_sums<T, true>(args.dscores, args.k, args.dq, args.scale, args.layout);
-  edge_sums<T, false>(args.dscores, args.q, args.dk, args.scale, args.layout);
-}
-
-template <typename T>
-void context_of(const EdgeContext::Args& args) {
-  edge_sums<T, true>(args.p, args.v, args.y, 1.0, args.layout);
-}
-
-template <typename T>
-void context_backward_of(const EdgeContextBackward::Args& args) {
-  edge_products<T>(args.dy, args.v, args.dp, 1.0, args.layout);
-  edge_sums<T, false>(args.p, args.dy, args.dv, 1.0, args.layout);
-}
-
 }  // namespace
 
 EA_RUN(EdgePairSum, pair_sum_of, y)
 EA_RUN(EdgePairSumBackward, pair_sum_backward_of, dy)
-EA_RUN(EdgeScores, scores_of, q)
-EA_RUN(EdgeScoresBackward, scores_backward_of, q)
+EA_RUN(EdgeProducts, products_of, x)
+EA_RUN(EdgeSums, sums_of, maps)
 EA_RUN(EdgeSoftmax, softmax_of, x)
 EA_RUN(EdgeSoftmaxBackward, softmax_backward_of, y)
-EA_RUN(EdgeContext, context_of, p)
-EA_RUN(EdgeContextBackward, context_backward_of, p)
 
 }  // namespace ea::simd::EA_TARGET

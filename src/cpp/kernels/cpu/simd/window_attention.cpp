@@ -99,34 +99,36 @@ EA_INLINE void some_products(std::int64_t count, const T* x, const T* keys,
       count, [&](auto n) { products_of<n>(x, keys, stride, d, scale, y); });
 }
 
-// Computes maps = scale query . key, with queries in x and keys in `from`.
 template <typename T>
-void products(const TensorView& x, const TensorView& from,
-              const TensorView& maps, float scale, const WindowLayout& layout,
-              const HeadNeighbours& heads) {
-  const std::int64_t step = x.shape[1], d = step / layout.cells.heads;
-  for_windows(
-      layout, work_of(d),
-      [&](const Sequence& s, std::int64_t h, std::int64_t i) {
-        const T* const query = x.as<const T>() + (s.first + i) * step + h * d;
-        const std::int64_t begin = s.begin(i), end = s.end(i);
-        const std::int64_t place = begin - i + s.width / 2;
-        T* y = maps.as<T>() + s.row(h, i);
-        if (end - begin < s.width) clear(y, s.columns);
-        for (std::int64_t a = 0; a < layout.window.heads; ++a, y += s.width) {
-          const std::int64_t g = heads.of(h, a);
-          if (g < 0) {
-            clear(y, s.width);
-            continue;
-          }
-          const T* keys = from.as<const T>() + (s.first + begin) * step + g * d;
-          for (std::int64_t j = begin; j < end; j += kLanes) {
-            some_products(end - j < kLanes ? end - j : kLanes, query, keys,
-                          step, d, scale, y + place + j - begin);
-            keys += kLanes * step;
-          }
-        }
-      });
+void window_products(const WindowProducts::Args& args) {
+  const WindowLayout& layout = args.layout;
+  const HeadNeighbours heads = layout.neighbours(args.of_values);
+  const std::int64_t step = args.x.shape[1], d = step / layout.cells.heads;
+  const float scale = static_cast<float>(args.scale);
+  for_windows(layout, work_of(d),
+              [&](const Sequence& s, std::int64_t h, std::int64_t i) {
+                const T* const query =
+                    args.x.as<const T>() + (s.first + i) * step + h * d;
+                const std::int64_t begin = s.begin(i), end = s.end(i);
+                const std::int64_t place = begin - i + s.width / 2;
+                T* y = args.maps.as<T>() + s.row(h, i);
+                if (end - begin < s.width) clear(y, s.columns);
+                for (std::int64_t a = 0; a < layout.window.heads;
+                     ++a, y += s.width) {
+                  const std::int64_t g = heads.of(h, a);
+                  if (g < 0) {
+                    clear(y, s.width);
+                    continue;
+                  }
+                  const T* keys =
+                      args.y.as<const T>() + (s.first + begin) * step + g * d;
+                  for (std::int64_t j = begin; j < end; j += kLanes) {
+                    some_products(end - j < kLanes ? end - j : kLanes, query,
+                                  keys, step, d, scale, y + place + j - begin);
+                    keys += kLanes * step;
+                  }
+                }
+              });
 }
 
 // sums += sum of weights[c weight_step] x_c over `count` rows x_c, `stride`
@@ -143,18 +145,19 @@ EA_INLINE void add_rows_of(const T* weights, std::int64_t weight_step,
 // Computes for each query the scaled sum of maps x over its cells, with the
 // rows of the keys in x.
 template <typename T>
-void query_sums(const TensorView& maps, const TensorView& x,
-                const TensorView& to, float scale, const WindowLayout& layout,
-                const HeadNeighbours& heads) {
-  const std::int64_t step = to.shape[1], d = step / layout.cells.heads;
+void query_sums(const WindowSums::Args& args) {
+  const WindowLayout& layout = args.layout;
+  const HeadNeighbours heads = layout.neighbours(args.of_values);
+  const std::int64_t step = args.to.shape[1], d = step / layout.cells.heads;
+  const float scale = static_cast<float>(args.scale);
   for_windows(
       layout, work_of(d),
       [&](const Sequence& s, std::int64_t h, std::int64_t i) {
         const std::int64_t begin = s.begin(i), count = s.end(i) - begin;
         const T* const row =
-            maps.as<const T>() + s.row(h, i) + begin - i + s.width / 2;
-        const T* const from = x.as<const T>() + (s.first + begin) * step;
-        store_sums(d, scale, to.as<T>() + (s.first + i) * step + h * d,
+            args.maps.as<const T>() + s.row(h, i) + begin - i + s.width / 2;
+        const T* const from = args.x.as<const T>() + (s.first + begin) * step;
+        store_sums(d, scale, args.to.as<T>() + (s.first + i) * step + h * d,
                    [&](std::int64_t e, auto part, auto& sums) {
                      for (std::int64_t a = 0; a < layout.window.heads; ++a) {
                        const std::int64_t g = heads.of(h, a);
@@ -169,10 +172,11 @@ void query_sums(const TensorView& maps, const TensorView& x,
 // Computes for each key the scaled sum of maps x over the cells that see it,
 // with the rows of their queries in x.
 template <typename T>
-void key_sums(const TensorView& maps, const TensorView& x, const TensorView& to,
-              float scale, const WindowLayout& layout,
-              const HeadNeighbours& heads) {
-  const std::int64_t step = to.shape[1], d = step / layout.cells.heads;
+void key_sums(const WindowSums::Args& args) {
+  const WindowLayout& layout = args.layout;
+  const HeadNeighbours heads = layout.neighbours(args.of_values);
+  const std::int64_t step = args.to.shape[1], d = step / layout.cells.heads;
+  const float scale = static_cast<float>(args.scale);
   for_windows(
       layout, work_of(d),
       [&](const Sequence& s, std::int64_t g, std::int64_t j) {
@@ -181,14 +185,14 @@ void key_sums(const TensorView& maps, const TensorView& x, const TensorView& to,
         // query.
         const std::int64_t begin = s.begin(j), count = s.end(j) - begin;
         const std::int64_t place = j - begin + s.width / 2;
-        const T* const from = x.as<const T>() + (s.first + begin) * step;
-        store_sums(d, scale, to.as<T>() + (s.first + j) * step + g * d,
+        const T* const from = args.x.as<const T>() + (s.first + begin) * step;
+        store_sums(d, scale, args.to.as<T>() + (s.first + j) * step + g * d,
                    [&](std::int64_t e, auto part, auto& sums) {
                      for (std::int64_t a = 0; a < layout.window.heads; ++a) {
                        const auto readers = heads.readers(g, a);
                        for (std::int64_t h = readers.first; h <= readers.last;
                             ++h) {
-                         add_rows_of(maps.as<const T>() + s.row(h, begin) +
+                         add_rows_of(args.maps.as<const T>() + s.row(h, begin) +
                                          a * s.width + place,
                                      s.columns - 1, from + h * d + e, step,
                                      count, part, sums);
@@ -196,6 +200,11 @@ void key_sums(const TensorView& maps, const TensorView& x, const TensorView& to,
                      }
                    });
       });
+}
+
+template <typename T>
+void window_sums(const WindowSums::Args& args) {
+  args.of_queries ? query_sums<T>(args) : key_sums<T>(args);
 }
 
 // Runs of existing cells of a row: `runs` runs of `count` cells each, `step`
@@ -331,41 +340,12 @@ void copy_any(const Maps& maps) {
           [&](auto word) { copy_cells<decltype(word), kUnpack>(maps); });
 }
 
-template <typename T>
-void scores_of(const WindowScores::Args& args) {
-  products<T>(args.q, args.k, args.scores, static_cast<float>(args.scale),
-              args.layout, args.layout.keys());
-}
-
-template <typename T>
-void scores_backward_of(const WindowScoresBackward::Args& args) {
-  const float scale = static_cast<float>(args.scale);
-  const HeadNeighbours heads = args.layout.keys();
-  query_sums<T>(args.dscores, args.k, args.dq, scale, args.layout, heads);
-  key_sums<T>(args.dscores, args.q, args.dk, scale, args.layout, heads);
-}
-
-template <typename T>
-void context_of(const WindowContext::Args& args) {
-  query_sums<T>(args.p, args.v, args.y, 1.0f, args.layout,
-                args.layout.values());
-}
-
-template <typename T>
-void context_backward_of(const WindowContextBackward::Args& args) {
-  const HeadNeighbours heads = args.layout.values();
-  products<T>(args.dy, args.v, args.dp, 1.0f, args.layout, heads);
-  key_sums<T>(args.p, args.dy, args.dv, 1.0f, args.layout, heads);
-}
-
 }  // namespace
 
-EA_RUN(WindowScores, scores_of, q)
-EA_RUN(WindowScoresBackward, scores_backward_of, q)
+EA_RUN(WindowProducts, window_products, x)
+EA_RUN(WindowSums, window_sums, maps)
 EA_RUN(WindowSoftmax, softmax_of, x)
 EA_RUN(WindowSoftmaxBackward, softmax_backward_of, y)
-EA_RUN(WindowContext, context_of, p)
-EA_RUN(WindowContextBackward, context_backward_of, p)
 
 template <>
 void run<UnpackWindows>(const UnpackWindows::Args& maps) {
