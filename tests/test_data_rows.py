@@ -236,6 +236,35 @@ def test_columns_are_chosen_and_said(tmp_path, caplog, name):
     ]
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.jsonl"])
+def test_sample_weight_is_read_from_training_files(tmp_path, name):
+    rows = [
+        {"text": t, "sample_weight": w, "label": 0} for t, w in (("a", 2), ("b", 0.5))
+    ]
+    bad = [*rows, {"text": "c", "sample_weight": -1, "label": 0}]
+
+    def written(rows):
+        if name.endswith("jsonl"):
+            return write(tmp_path, name, "".join(json.dumps(r) + "\n" for r in rows))
+        lines = [rows[0], *(row.values() for row in rows)]
+        between = "," if name == "t.csv" else "\t"
+        return write(
+            tmp_path, name, "".join(between.join(map(str, row)) + "\n" for row in lines)
+        )
+
+    data = load_file(written(rows))
+    assert data.column("sample_weight") == [2.0, 0.5]
+    assert data.features["sample_weight"] == "float64"
+    for other in (
+        load_file(tmp_path / name, like=data),
+        load_file(tmp_path / name, labelled=False),
+    ):
+        assert "sample_weight" not in other.column_names
+    with pytest.raises(DataError, match=rf"{name}:\d:\d+: sample_weight is '-1', exp"):
+        load_file(written(bad))
+    assert load_file(tmp_path / name, bad_rows="skip").column("text") == ["a", "b"]
+
+
 def test_columns_that_were_named_are_taken_without_a_word(tmp_path, caplog):
     content = "id,text,stars,label\n7,a,5,1\n8,b,1,0\n"
     path = write(tmp_path, "t.csv", content)

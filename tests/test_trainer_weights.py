@@ -11,6 +11,8 @@ from helpers_models import NO_DROPOUT, tiny
 
 import evolving_attention as ea
 from evolving_attention import functional as F
+from evolving_attention.data.features import tokenize_dataset
+from evolving_attention.data.rows import load_file
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
 from evolving_attention.training import Trainer, TrainingArguments
 
@@ -145,7 +147,9 @@ def test_evaluation_is_not_weighted(tmp_path: Path) -> None:
     assert weighted["eval_loss"] == plain["eval_loss"]
 
 
-def test_weights_in_frames_and_beside_texts(tmp_path: Path) -> None:
+def test_weights_in_frames_and_beside_texts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     pandas = pytest.importorskip("pandas")
     data = rows(sample_weight=lambda i: 1.0 + i % 2)
     expected = trained(tmp_path, data)
@@ -157,8 +161,15 @@ def test_weights_in_frames_and_beside_texts(tmp_path: Path) -> None:
 
     frame["text"] = [" ".join(map(str, row["input_ids"])) for row in data]
     texts = frame[["text", "label", "sample_weight"]]
-    found = trained(tmp_path, texts, processing_class=tokenizer)
-    np.testing.assert_array_equal(found, expected)
+    texts.to_csv(tmp_path / "train.csv", index=False)
+    table = load_file(tmp_path / "train.csv", label_column="label")
+    features = tokenize_dataset(table, tokenizer)
+    for given in (texts, texts.to_dict("records"), table, features, features[:]):
+        found = trained(tmp_path, given, processing_class=tokenizer)
+        np.testing.assert_array_equal(found, expected)
+    told = caplog.text
+    assert "label 'label', weights 'sample_weight'; text_columns=" in told
+    assert "not used" not in told
 
 
 def test_weights_of_regression_and_of_several_labels(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evolving_attention.cli.glue_arguments import DataTrainingArguments
-from evolving_attention.data.columns import Columns, dataset_columns
+from evolving_attention.data.columns import WEIGHT, Columns, dataset_columns
 from evolving_attention.data.glue import load
 from evolving_attention.data.glue_tasks import TASKS, GlueTask, get_task
 from evolving_attention.data.labels import (
@@ -377,7 +377,8 @@ class _HubSource:
             DataError: a label needed for training or evaluation is unknown.
         """
         texts, label = self.columns.texts, self.columns.label
-        columns: dict[str, list[Any]] = {n: list(part[n]) for n in texts}
+        weights = [WEIGHT] * (self.columns.has_weight and split == "train")
+        columns: dict[str, list[Any]] = {n: list(part[n]) for n in [*texts, *weights]}
         labels = list(part[label]) if label in part.column_names else [-1] * len(part)
         if self.label_names is None:
             labels = _scores(labels, f"column {label!r}")

@@ -3,7 +3,7 @@
 The caller may name them. Otherwise the label is ``label``, else ``labels``. The text is
 ``sentence1`` and ``sentence2``, else the first two other columns, else the only one
 (run_glue's rule). Row numbers, numeric columns and further label columns are never
-text.
+text. A column ``sample_weight`` weights training rows.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from evolving_attention.errors import InputError
 SAMPLE = 200  # number of rows inspected to distinguish numbers from text
 
 Sample = Callable[[Sequence[str]], Mapping[str, Sequence[Any]]]
+WEIGHT = "sample_weight"
 _PAIR = ("sentence1", "sentence2")
 _INDEX = re.compile(  # "" and "Unnamed: 0" are pandas' index
     r"|unnamed: \d+|__index_level_\d+__|id|idx|index|uid|uuid|guid", re.IGNORECASE
@@ -31,17 +32,20 @@ _MOSTLY = 0.9  # from this share of numbers on, a column is not text
 class Columns(NamedTuple):
     """The chosen one or two text columns in order, the label's name, all other columns.
 
-    ``has_label``: whether a column of the label's name exists.
+    ``has_label``: whether a column of the label's name exists; ``has_weight``: whether
+    the column ``sample_weight`` is used.
     """
 
     texts: tuple[str, ...]
     label: str
     has_label: bool
     others: tuple[str, ...]
+    has_weight: bool = False
 
     def __str__(self) -> str:
         unused = f", not used {_quoted(self.others)}" if self.others else ""
         label = f"label '{self.label}'" if self.has_label else "no label"
+        label += f", weights '{WEIGHT}'" if self.has_weight else ""
         return (
             f"text {_quoted(self.texts)}, {label}{unused}; text_columns= "
             "and label_column= choose others (--text_column_names, --label_column_name)"
@@ -53,6 +57,7 @@ def choose_columns(
     sample: Sample,
     text_columns: Sequence[str] | str | None = None,
     label_column: str | None = None,
+    weighted: bool = True,
 ) -> Columns:
     """Chooses by name, and by value if the names do not decide.
 
@@ -61,6 +66,7 @@ def choose_columns(
         sample: maps each column name to some values of the column.
         text_columns: the text columns, if the caller names them.
         label_column: the label's column, if the caller names it.
+        weighted: whether a column ``sample_weight`` is used.
     """
     label = label_column
     if label is None:
@@ -73,8 +79,11 @@ def choose_columns(
         texts = _PAIR
     else:
         texts = _guess([name for name in names if name != label], label, sample)
-    others = tuple(name for name in names if name != label and name not in texts)
-    return Columns(texts, label, label in names, others)
+    used = {*texts, label}
+    has_weight = weighted and WEIGHT in names and WEIGHT not in used
+    used |= {WEIGHT} if has_weight else set()
+    others = tuple(name for name in names if name not in used)
+    return Columns(texts, label, label in names, others, has_weight)
 
 
 def dataset_columns(

@@ -7,9 +7,10 @@ from typing import Any, Protocol, overload
 
 import numpy as np
 
-from evolving_attention.data.columns import column_names, dataset_columns
+from evolving_attention.data.columns import WEIGHT, column_names, dataset_columns
 from evolving_attention.data.labels import class_names, refuse_missing
 from evolving_attention.data.packed import PackedRows, each
+from evolving_attention.data.row_forms import column_of
 from evolving_attention.errors import InputError, ShapeError
 from evolving_attention.field_types import check_whole
 from evolving_attention.notices import say
@@ -32,6 +33,7 @@ class Features(PackedRows):
             several of L labels.
         label_names: names of the classes by id, or None.
         text_columns: the one or two columns of the texts, or None.
+        sample_weight: [N], which the Trainer checks and uses; None: equal weights.
 
     As a sequence, row i is ``{"input_ids": int32 array, …, "labels": scalar}``.
     """
@@ -46,12 +48,14 @@ class Features(PackedRows):
         labels: np.ndarray | None = None,
         label_names: tuple[str, ...] | None = None,
         text_columns: tuple[str, ...] | None = None,
+        sample_weight: Sequence[Any] | None = None,
     ) -> None:
         self.input_ids = np.asarray(input_ids, dtype=np.int32)
         self.offsets = np.asarray(offsets, dtype=np.int64)
         self.token_type_ids = token_type_ids
         self.labels, self.label_names = labels, label_names
         self.text_columns = text_columns
+        self.sample_weight = sample_weight
         total, rows = len(self.input_ids), len(self.offsets) - 1
         if self.offsets[0] != 0 or self.offsets[-1] != total:
             raise ShapeError(
@@ -65,10 +69,12 @@ class Features(PackedRows):
 
     def take(self, indices: Any) -> Features:
         """Returns these rows as a data set."""
+        weights = self.sample_weight
         return Features(
             **self._gathered(indices),
             label_names=self.label_names,
             text_columns=self.text_columns,
+            sample_weight=None if weights is None else [weights[i] for i in indices],
         )
 
     @overload
@@ -150,6 +156,7 @@ def tokenize_dataset(
         _labels(dataset, chosen.label),
         class_names(dataset),
         chosen.texts,
+        column_of(dataset, WEIGHT) if chosen.has_weight else None,
     )
 
 

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evolving_attention.data.columns import SAMPLE, Columns, choose_columns
+from evolving_attention.data.columns import SAMPLE, WEIGHT, Columns, choose_columns
 from evolving_attention.data.labels import KnownLabels, class_name, listed, name_of
 from evolving_attention.data.records import (
     check_delimiter,
@@ -39,6 +39,7 @@ class _Row(NamedTuple):
     column: int
     texts: Sequence[str]
     label: Any
+    weight: float | None
     index: int  # type: ignore[assignment]  # replaces tuple.index
 
 
@@ -71,7 +72,8 @@ def load_file(
         delimiter: field separator of a CSV file.
 
     Returns:
-        Rows ``{text columns, "label", "idx"}``; ``label_names`` is None for regression.
+        Rows ``{text columns, "label", "idx"}``, of a training file also
+        ``sample_weight`` if it has this column; ``label_names`` is None for regression.
 
     Raises:
         DataError: the file is unusable or a row is bad (file, line, column, reason).
@@ -90,11 +92,11 @@ def load_file(
     if like is not None:
         text_columns = _texts_of(like, names) if text_columns is None else text_columns
         label_column = like.label_column if label_column is None else label_column
-    chosen = _choose(path, collector, names, text_columns, label_column, delimiter)
-    if None in (text_columns, label_column):
+    given = (text_columns, label_column, labelled and like is None)
+    chosen = _choose(path, collector, names, *given, delimiter)
+    if None in given:
         say(f"{path}: {chosen}")
-    has_labels = labelled or chosen.has_label
-    rows = _read(path, collector, names, chosen, has_labels, labelled, delimiter)
+    rows = _read(path, collector, names, chosen, labelled, delimiter)
     label_names, parse = _rule(rows, like, labelled, regression, several)
     if like is None and (several or regression is None) and label_names != ():
         example = rows[0].label if rows else ""
@@ -113,9 +115,8 @@ def load_file(
     report = collector.finish()
     if label_names is not None and len(label_names) == 1 and like is None:
         report.notes.append(f"all rows have the label {label_names[0]!r}")
-    columns = {n: [row.texts[i] for row in used] for i, n in enumerate(chosen.texts)}
     return TableDataset(
-        {**columns, "label": labels, "idx": [row.index for row in used]},
+        _columns(chosen, used, labels),
         text_columns=chosen.texts,
         label_names=label_names,
         has_labels=labelled or any(value != -1 for value in labels),
@@ -156,11 +157,11 @@ def _read(
     collector: RowCollector,
     names: Sequence[str],
     chosen: Columns,
-    has_labels: bool,
     labelled: bool,
     delimiter: str,
 ) -> list[_Row]:
-    """Reads the rows whose texts are valid; does not check labels."""
+    """Reads the rows whose texts and weight are valid; does not check labels."""
+    has_labels = labelled or chosen.has_label
     if has_labels and not chosen.has_label and path.suffix.lower() in (".csv", ".tsv"):
         hint = separator_hint(path, names) or (
             f"the header has {', '.join(names)[:300]}; name the labels' column by "
@@ -168,14 +169,24 @@ def _read(
         )
         collector.fail(f"no column '{chosen.label}'; {hint}", 1, 1)
     texts = len(chosen.texts)
-    wanted = (*chosen.texts, *((chosen.label,) if has_labels else ()))
+    wanted = [*chosen.texts]
+    wanted += [chosen.label] * has_labels + [WEIGHT] * chosen.has_weight
     rows = []
     for record in read_records(path, wanted, collector, delimiter=delimiter):
         if texts_are_good(record, texts, collector, empty=not labelled):
             values = record.values
+            weight = _number(values[-1]) if chosen.has_weight else None
+            if chosen.has_weight and (weight is None or weight < 0):
+                at = record.place(len(wanted) - 1)
+                given = repr(str(values[-1])[:60])
+                reason = f"{WEIGHT} is {given}, expected a finite number from 0"
+                collector.reject(record.line, at, reason)
+                continue
             label = values[texts] if has_labels else -1
             column = record.place(texts) if has_labels else 1
-            rows.append(_Row(record.line, column, values[:texts], label, record.index))
+            rows.append(
+                _Row(record.line, column, values[:texts], label, weight, record.index)
+            )
     return rows
 
 
@@ -185,6 +196,7 @@ def _choose(
     names: Sequence[str],
     text_columns: Sequence[str] | str | None,
     label_column: str | None,
+    weighted: bool,
     delimiter: str,
 ) -> Columns:
     """Returns the file's columns: given, or chosen by its first rows."""
@@ -195,7 +207,7 @@ def _choose(
         rows = [record.values for record in islice(records, SAMPLE)]
         return {name: [row[i] for row in rows] for i, name in enumerate(wanted)}
 
-    chosen = choose_columns(names, sample, text_columns, label_column)
+    chosen = choose_columns(names, sample, text_columns, label_column, weighted)
     if len(chosen.texts) not in (1, 2):
         if hint := separator_hint(path, names):
             collector.fail(f"no column '{chosen.label}'; {hint}", 1, 1)
@@ -211,6 +223,19 @@ def _choose(
             "column"
         )
     return chosen
+
+
+def _columns(
+    chosen: Columns, rows: list[_Row], labels: list[Any]
+) -> dict[str, list[Any]]:
+    """Returns the columns of the data set of these rows."""
+    columns: dict[str, list[Any]] = {
+        name: [row.texts[i] for row in rows] for i, name in enumerate(chosen.texts)
+    }
+    columns |= {"label": labels, "idx": [row.index for row in rows]}
+    if chosen.has_weight:
+        columns[WEIGHT] = [row.weight for row in rows]
+    return columns
 
 
 def labels_told(

@@ -61,13 +61,15 @@ class TableDataset(Labelled, Sequence[dict[str, Any]]):
 
     @property
     def features(self) -> dict[str, str | tuple[str, ...]]:
-        """Type of each column: "string", "int64", "float32", or the class names."""
+        """Type of each column: "string", "int64", "float64", the class names."""
         kinds: dict[str, str | tuple[str, ...]] = {}
         for name, values in self._columns.items():
             if name == "label":
                 kinds[name] = self.label_names or "float32"
             elif values and isinstance(values[0], int):
                 kinds[name] = "int64"
+            elif values and isinstance(values[0], float):
+                kinds[name] = "float64"
             else:
                 kinds[name] = "string"
         return kinds

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evolving_attention.data.collate import IGNORED, LABELS
+from evolving_attention.data.columns import WEIGHT as KEY
 from evolving_attention.data.row_forms import column_of
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError, InputError
@@ -27,7 +28,6 @@ from evolving_attention.training.arguments import TrainingArguments
 if TYPE_CHECKING:
     from evolving_attention._core import Tensor
 
-KEY = "sample_weight"  # the column, and the input of compute_loss
 Array = np.ndarray[Any, Any]
 
 
