@@ -152,6 +152,20 @@ def test_a_bad_number_stops_the_run_and_is_named(
             trainer.save_model()
 
 
+@pytest.mark.parametrize(
+    ("save_steps", "told"), [(4, "train again"), (2, "go on from .*checkpoint-2 with")]
+)
+def test_a_save_that_finds_a_bad_number_says_what_is_kept(
+    tmp_path: Path, save_steps: int, told: str
+) -> None:
+    options = {"save_strategy": "steps", "save_steps": save_steps}
+    trainer = make_trainer(tmp_path, callbacks=[Inject("exp_avg", np.nan)], **options)
+    with pytest.raises(NonFiniteError, match=f"checkpoint-4: .*{told}"):
+        trainer.train()
+    report = json.loads((tmp_path / "out" / "nonfinite-report.json").read_text())
+    assert (report["step"], report["tensor"]) == (4, "classifier.weight")
+
+
 def test_the_row_with_the_bad_label_is_named_and_weights_stay(tmp_path: Path) -> None:
     rows = make_rows(40, regression=True)
     rows[17]["label"] = float("nan")

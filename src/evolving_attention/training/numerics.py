@@ -67,7 +67,7 @@ def check_finite(model: Any, optimizer: Any | None, what: str) -> None:
             if not all_finite(value):
                 raise NonFiniteError(
                     f"{what}: {kind} {name} holds NaN or infinity, expected finite "
-                    "weights; nothing was saved, resume from the last checkpoint",
+                    "weights; nothing was saved, restore finite ones",
                     {"tensor": name, "kind": kind},
                 )
     if optimizer is None:
@@ -76,7 +76,7 @@ def check_finite(model: Any, optimizer: Any | None, what: str) -> None:
         if not all_finite(value):
             raise NonFiniteError(
                 f"{what}: optimizer state {name} holds NaN or infinity, expected "
-                "finite moments; nothing was saved, resume from the last checkpoint",
+                "finite moments; nothing was saved, restore finite ones",
                 {"tensor": name, "kind": "optimizer state"},
             )
 

@@ -10,7 +10,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn
 
 from evolving_attention import durable
-from evolving_attention.errors import CheckpointError, Error, Interrupted
+from evolving_attention.errors import (
+    CheckpointError,
+    Error,
+    Interrupted,
+    NonFiniteError,
+)
 from evolving_attention.training import checkpoint as ckpt
 from evolving_attention.training.alone import Alone
 from evolving_attention.training.arguments import TrainingArguments
@@ -28,6 +33,7 @@ class Saver:
         args, team: those of the run.
         callbacks: callbacks whose states are saved too.
         on_saved: called after a checkpoint is committed.
+        on_report: called with the report on weights that cannot be saved.
     """
 
     writes = True  # False: write no files
@@ -38,9 +44,11 @@ class Saver:
         team: Alone,
         callbacks: CallbackHandler,
         on_saved: Callable[[], Any],
+        on_report: Callable[[dict[str, Any]], Any],
     ) -> None:
         self.args, self.team = args, team
         self.callbacks, self.on_saved = callbacks, on_saved
+        self.on_report = on_report
 
     def alone(self) -> AbstractContextManager[None]:
         """Context of a run that saves; others may not save there: ConfigError."""
@@ -66,6 +74,7 @@ class Saver:
 
         Raises:
             CheckpointError: it failed, and ``on_save_error`` is ``stop``.
+            NonFiniteError: a weight or moment is not finite.
         """
         self._note_callbacks(state, control)
         previous_best = state.best_model_checkpoint
@@ -81,6 +90,12 @@ class Saver:
                 state.best_model_checkpoint = previous_best
                 raise
             failure = str(error)
+        except NonFiniteError as error:
+            state.best_model_checkpoint = previous_best
+            report = {"step": state.global_step, "epoch": state.epoch, **error.report}
+            self.on_report(report)
+            told = f"{error}; {self._what_is_saved()}"
+            raise NonFiniteError(told, report) from None
         failure = self.team.first(failure)
         if failure is None:
             self.on_saved()

@@ -148,7 +148,11 @@ class Trainer(Optimizers, Surroundings):
             self._objects,
         )
         self._saver = self._saver_class(
-            self.args, team, self.callback_handler, lambda: self._event("on_save")
+            self.args,
+            team,
+            self.callback_handler,
+            on_saved=lambda: self._event("on_save"),
+            on_report=self._reporter.write_nonfinite,
         )
         self._event("on_init_end")
 
