@@ -373,6 +373,7 @@ def test_mistakes_in_options(owner, given, says):
         (errors.DataError("m", "f", 3, 4), 3),
         (errors.InputError("m"), 3),
         (errors.CheckpointError("m"), 4),
+        (errors.ConfigFileError("m"), 4),
         (errors.UnsafeCheckpointError("m"), 4),
         (errors.BackendUnavailable("m"), 5),
         (errors.MissingExtraError("m"), 5),

@@ -45,7 +45,7 @@ functional.weight_norm functional.batch_norm functional.conv2d functional.max_po
 functional.avg_pool2d functional.adaptive_avg_pool2d functional.adaptive_max_pool2d
 callbacks.TensorBoard
 Error ConfigError InputError ShapeError DTypeError DataError CheckpointError
-UnsafeCheckpointError BackendUnavailable MissingExtraError KernelNotFound OutOfMemory
+ConfigFileError UnsafeCheckpointError BackendUnavailable MissingExtraError KernelNotFound OutOfMemory
 NonFiniteError Interrupted
 """.split()  # noqa: SIM905
 SIZES = {
@@ -201,6 +201,7 @@ def test_the_errors_are_what_callers_expect() -> None:
         ea.DTypeError: TypeError,
         ea.DataError: ea.InputError,
         ea.CheckpointError: OSError,
+        ea.ConfigFileError: ea.ConfigError,
         ea.UnsafeCheckpointError: ea.CheckpointError,
         ea.BackendUnavailable: ImportError,
         ea.MissingExtraError: ImportError,

@@ -16,6 +16,7 @@ __all__ = [
     "BackendUnavailable",
     "CheckpointError",
     "ConfigError",
+    "ConfigFileError",
     "DTypeError",
     "DataError",
     "DeviceError",
@@ -85,6 +86,10 @@ class CheckpointError(Error, OSError):
 
 class UnsafeCheckpointError(CheckpointError):
     """A checkpoint asks for something outside the allow-list; nothing of it was run."""
+
+
+class ConfigFileError(CheckpointError, ConfigError):
+    """The file of a folder's config is cut or damaged, or not JSON."""
 
 
 class BackendUnavailable(Error, ImportError):

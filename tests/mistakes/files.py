@@ -160,7 +160,7 @@ ROWS = {
     ),
     "a config that is no JSON": Row(
         lambda f: load(write(saved(f) / "config.json", "{'a': 1}")),
-        ea.ConfigError,
+        ea.ConfigFileError,
         r"not valid JSON",
         r"config\.json.*line 1 column 2",
         r"download or save it again",

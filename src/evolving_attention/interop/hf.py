@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.errors import CheckpointError, ConfigError
+from evolving_attention.errors import CheckpointError, ConfigFileError
 from evolving_attention.interop.config_rules import check_config
 from evolving_attention.interop.evolving_mark import (
     EVOLVING,
@@ -97,8 +97,8 @@ def load_config(folder: str | Path) -> dict[str, Any]:
 
     Raises:
         CheckpointError: there is no config.json, or it is not a regular file.
-        ConfigError: the file is not a JSON object, or a value is out of range; the
-            message names the file and the key.
+        ConfigFileError: the file is not a JSON object.
+        ConfigError: a value is out of range; the message names the file and the key.
     """
     root = Path(folder)
     if not present(root, CONFIG_NAME):
@@ -109,7 +109,7 @@ def load_config(folder: str | Path) -> dict[str, Any]:
         )
     data = read_inside(root, CONFIG_NAME, MAX_CONFIG_BYTES)
     source = str(root / CONFIG_NAME)
-    config = parse_object(data, source, ConfigError)
+    config = parse_object(data, source, ConfigFileError)
     check_config(config, source)
     return config
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evolving_attention.errors import ConfigError
+from evolving_attention.errors import ConfigFileError
 from evolving_attention.modeling.generation_options import NEEDED, OPTIONS, checked
 from evolving_attention.notices import say
 
@@ -42,7 +42,8 @@ def read_generation_config(folder: Path) -> dict[str, Any]:
 
     Raises:
         CheckpointError: it is not a regular file.
-        ConfigError: it is not a JSON object, or an option has the wrong type.
+        ConfigFileError: it is not a JSON object.
+        ConfigError: an option has the wrong type.
     """
     from evolving_attention.interop.json_file import parse_object
     from evolving_attention.interop.limits import MAX_CONFIG_BYTES
@@ -52,7 +53,7 @@ def read_generation_config(folder: Path) -> dict[str, Any]:
         return {}
     where = str(folder / GENERATION_CONFIG)
     data = read_inside(folder, GENERATION_CONFIG, MAX_CONFIG_BYTES)
-    values = parse_object(data, where, ConfigError)
+    values = parse_object(data, where, ConfigFileError)
     own = _own(values)
     checked(where, {**own, "do_sample": own.get("do_sample") or True})
     told = [
