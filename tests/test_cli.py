@@ -567,6 +567,19 @@ def test_an_encoding_that_lacks_characters(encoding):
     assert "--model_name_or_path" in done.stdout
 
 
+@pytest.mark.parametrize("json_flag", ["--json", "--json true", "--json false", ""])
+def test_usage_errors_are_told_as_json_too(json_flag):
+    done = CliRunner().invoke(app, f"glue {json_flag} --nonsense 1".split())
+    assert done.exit_code == 2
+    assert "No such option: --nonsense" in done.stderr
+    if json_flag in ("--json", "--json true"):
+        told = json.loads(done.stdout)
+        assert (told["error"], told["exit_code"]) == ("NoSuchOption", 2)
+        assert "No such option: --nonsense" in told["message"]
+    else:
+        assert not done.stdout
+
+
 def test_json_keeps_what_the_encoding_lacks():
     code = (
         "from evolving_attention.cli import common, doctor\n"

@@ -511,6 +511,11 @@ FLAGS = ("seed", "bf16", "output_dir", "eval_strategy", "save_strategy", "delimi
             "TrainingArguments: seed=-1, expected a whole number >= 0; give a larger",
             "--seed -1: expected a whole number >= 0; give a larger",
         ),
+        ("ImageClassifier: random_state=-1, expected", "--seed -1: expected"),
+        (
+            "TrainingArguments: save_strategy has 'a'; ea.devices() lists",
+            "--save_strategy has 'a'; evolving-attention doctor lists",
+        ),
         ("x: needs bf16=True, not seed=1e-05", "x: needs --bf16, not --seed 1e-05"),
         ("Options: seed=-inf, expected 1", "--seed -inf: expected 1"),
         ("[evolving] seed = 1e+20 is outside", "[evolving] --seed 1e+20 is outside"),

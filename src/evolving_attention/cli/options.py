@@ -12,12 +12,14 @@ import dataclasses
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from evolving_attention.cli.common import HELP_OPTIONS, guarded
+from evolving_attention.cli.common import HELP_OPTIONS, guarded, print_json
 from evolving_attention.data.json_objects import read_object
 from evolving_attention.errors import ConfigError, suggestion
 from evolving_attention.field_types import (
@@ -311,6 +313,20 @@ def _unwrapped(text: str) -> str:
     return "\n\n".join(" ".join(each.split()) for each in paragraphs)
 
 
+class _Parser(TyperCommand):  # type: ignore[misc]  # typer has no types here
+    """With ``--json``, also prints errors of parsing as JSON on stdout."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        words = [word.lower() for word in args]  # parsing consumes the list
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter.__base__ as error:  # any usage error
+            if ("--json", "true") in pairwise(words):
+                told = {"message": error.format_message(), "exit_code": error.exit_code}
+                print_json({"error": type(error).__name__, **told})
+            raise
+
+
 def build_app(
     fields: Fields,
     run: Callable[[dict[str, Any]], None],
@@ -338,7 +354,7 @@ def build_app(
     command.__doc__ = _unwrapped(help)
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
-    app.command(context_settings=HELP_OPTIONS)(command)
+    app.command(cls=_Parser, context_settings=HELP_OPTIONS)(command)
 
     def main(words: Sequence[str], name: str) -> None:
         words = list(words)

@@ -22,7 +22,11 @@ _WORD = r"(?:'[^']*'|[^\s,()]+)"
 _CONFIG = r"(unknown option '[^']*', expected one of [^;]*)"  # not options of a command
 
 # Names in Python of options that the command line calls otherwise.
-_ALIASES = {"hidden_dropout_prob": "dropout", "learnable": "evolving_learnable"}
+_ALIASES = {
+    "hidden_dropout_prob": "dropout",
+    "learnable": "evolving_learnable",
+    "random_state": "seed",
+}
 
 
 def as_flags(message: str, names: Iterable[str]) -> str:
@@ -53,6 +57,8 @@ def as_flags(message: str, names: Iterable[str]) -> str:
         word = rf"(?<![\w./'\"-])({bare})(?![\w/(=]|\.\w)"
         parts[::2] = [re.sub(word, r"--\1", part) for part in parts[::2]]
         message = "".join(parts)
+    message = message.replace("ea.devices()", "evolving-attention doctor")
+    message = re.sub(r"^\w+Arguments: (?=--)", "", message)
     return re.sub(rf"^(?:\w+: )?(--\w+(?: {_WORD})?), exp", r"\1: exp", message)
 
 
