@@ -19,6 +19,13 @@ ROWS = {
         r"BertForSequenceClassification: labels",
         r"needs problem_type='multi_label_classification'",
     ),
+    "labels of several lengths": Row(
+        lambda _: model()([[1, 2], [3, 4]], labels=[[1], [0, 1]]),
+        ea.DTypeError,
+        r"got a list \[\[1\], \[0, 1\]\]",
+        r"\[forward\] labels",
+        r"must be a rectangular array of class numbers",
+    ),
     "one pair of texts that is no list": Row(
         lambda _: model().predict(("a", "b"), str),
         ea.InputError,
