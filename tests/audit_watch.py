@@ -12,7 +12,7 @@ Events = list[tuple[str, tuple[Any, ...]]]
 
 WATCHED = """
 os.system os.exec os.posix_spawn os.fork os.forkpty os.startfile os.remove os.rename
-os.mkdir os.rmdir os.link os.symlink os.truncate os.chmod os.utime
+os.mkdir os.rmdir os.link os.symlink os.truncate os.chmod os.utime os.putenv os.unsetenv
 subprocess.Popen pty.spawn exec compile import marshal.loads pickle.find_class
 code.__new__ function.__new__ builtins.breakpoint builtins.input ctypes.dlopen
 socket.connect socket.getaddrinfo socket.bind urllib.Request webbrowser.open

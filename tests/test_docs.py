@@ -18,6 +18,25 @@ def python_blocks(text: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", text, re.S | re.M)
 
 
+def run_page(repo, page, blocks=None):
+    """Runs the blocks of a page (the first so many), and returns the names they set."""
+    text = (repo / "docs" / page).read_text(encoding="utf-8")
+    names: dict = {}
+    for block in python_blocks(text)[:blocks]:
+        exec(compile(block, page, "exec", dont_inherit=True), names)
+    return names
+
+
+def test_every_page_with_code_is_run(repo):
+    own = (repo / "tests" / "test_docs.py").read_text(encoding="utf-8")
+    run = set(re.findall(r'run_page\(repo, "(\w+\.md)"', own))
+    run |= {"attention.md", "glue.md"}  # own_kind; it needs GLUE and a trained model
+    texts = {
+        p.name: p.read_text(encoding="utf-8") for p in (repo / "docs").glob("*.md")
+    }
+    assert run == {name for name, text in texts.items() if python_blocks(text)}
+
+
 @pytest.fixture(scope="module")
 def own_kind(repo):
     """The names that the code of docs/attention.md defines when it runs."""
@@ -31,10 +50,7 @@ def own_kind(repo):
 
 
 def test_the_time_series_model_runs(repo):
-    text = (repo / "docs" / "timeseries.md").read_text(encoding="utf-8")
-    names: dict = {}
-    for block in python_blocks(text):
-        exec(compile(block, "docs/timeseries.md", "exec", dont_inherit=True), names)
+    names = run_page(repo, "timeseries.md")
     assert names["out"].logits.shape == (8, 2)
     assert names["out"].attentions[3].shape == (8, 4, 20, 20)
     assert names["loss"].item() < 0.6
@@ -42,10 +58,7 @@ def test_the_time_series_model_runs(repo):
 
 
 def test_the_heads_run(repo):
-    text = (repo / "docs" / "question_answering.md").read_text(encoding="utf-8")
-    names: dict = {}
-    for block in python_blocks(text):
-        exec(compile(block, "question_answering.md", "exec", dont_inherit=True), names)
+    names = run_page(repo, "question_answering.md")
     assert names["out"].start_logits.shape == names["out"].end_logits.shape == (4, 9)
     assert names["tagged"].logits.shape == (4, 9, 2)
     assert names["chosen"].logits.shape == (2, 2)
@@ -56,10 +69,7 @@ def test_the_heads_run(repo):
 
 
 def test_the_graph_model_runs(repo):
-    text = (repo / "docs" / "graphs.md").read_text(encoding="utf-8")
-    names: dict = {}
-    for block in python_blocks(text):
-        exec(compile(block, "docs/graphs.md", "exec", dont_inherit=True), names)
+    names = run_page(repo, "graphs.md")
     assert names["accuracy"] > 0.7
     edges = names["graph"].with_self_loops().num_edges
     assert [one.shape for one in names["maps"]] == [(edges, 2), (edges, 2), (edges, 1)]
@@ -67,10 +77,7 @@ def test_the_graph_model_runs(repo):
 
 
 def test_the_encoder_decoder_runs(repo):
-    text = (repo / "docs" / "translation.md").read_text(encoding="utf-8")
-    names: dict = {}
-    for block in python_blocks(text):
-        exec(compile(block, "docs/translation.md", "exec", dont_inherit=True), names)
+    names = run_page(repo, "translation.md")
     assert names["out"].logits.shape == (8, 7, 40)
     assert names["out"].cross_attentions[5].shape == (8, 4, 7, 6)
     assert names["loss"].item() < 2
@@ -85,10 +92,7 @@ def test_the_encoder_decoder_runs(repo):
 
 def test_images_run(repo):
     pytest.importorskip("sklearn", reason="needs scikit-learn (extra: image)")
-    text = (repo / "docs" / "images.md").read_text(encoding="utf-8")
-    names: dict = {}
-    for block in python_blocks(text):
-        exec(compile(block, "docs/images.md", "exec", dont_inherit=True), names)
+    names = run_page(repo, "images.md")
     assert names["loss"].item() < 0.3
     assert names["out"].attentions[2].shape == (16, 4, 17, 17)
     assert names["larger"].config.grid == (8, 8)
@@ -97,9 +101,7 @@ def test_images_run(repo):
 
 
 def test_text_nets_run(repo):
-    text = (repo / "docs" / "text_nets.md").read_text(encoding="utf-8")
-    names: dict = {}
-    exec(compile(python_blocks(text)[0], "text_nets.md", "exec"), names)
+    names = run_page(repo, "text_nets.md", blocks=1)
     assert names["loss"].item() < 0.6
     assert names["right"] > 0.8
     assert names["out"].attentions[2].shape == (64, 4, 12, 12)
@@ -109,10 +111,7 @@ def test_text_nets_run(repo):
 
 
 def test_t5_runs(repo):
-    text = (repo / "docs" / "t5.md").read_text(encoding="utf-8")
-    names: dict = {}
-    for block in python_blocks(text):
-        exec(compile(block, "docs/t5.md", "exec", dont_inherit=True), names)
+    names = run_page(repo, "t5.md")
     assert names["loss"].item() < 1.5
     assert (names["found"][:, 0] == 0).all()
     assert len(names["data"]) == 4
@@ -120,10 +119,7 @@ def test_t5_runs(repo):
 
 
 def test_the_residual_network_runs(repo):
-    text = (repo / "docs" / "resnet.md").read_text(encoding="utf-8")
-    names: dict = {}
-    for block in python_blocks(text):
-        exec(compile(block, "docs/resnet.md", "exec", dont_inherit=True), names)
+    names = run_page(repo, "resnet.md")
     assert names["loss"].item() < 0.3
     assert [m.shape for m in names["out"].attentions] == [(8, 8, 16, 16)] * 2
     assert [s.shape[2] for s in names["out"].hidden_states] == [16, 16, 8, 4]
@@ -131,10 +127,7 @@ def test_the_residual_network_runs(repo):
 
 def test_the_time_series_estimators_run(repo):
     pytest.importorskip("aeon", reason="no aeon (extra timeseries)")
-    text = (repo / "docs" / "timeseries_results.md").read_text(encoding="utf-8")
-    names: dict = {}
-    for block in python_blocks(text):
-        exec(compile(block, "timeseries_results.md", "exec", dont_inherit=True), names)
+    names = run_page(repo, "timeseries_results.md")
     assert names["odds"].shape == (150, 2)
     assert np.allclose(names["odds"].sum(axis=1), 1)
 
@@ -178,20 +171,14 @@ def test_a_kind_of_your_own_is_saved_and_loaded(own_kind, tmp_path):
 
 
 def test_pretraining_runs(repo):
-    text = (repo / "docs" / "pretraining.md").read_text(encoding="utf-8")
-    names: dict = {}
-    for block in python_blocks(text):
-        exec(compile(block, "docs/pretraining.md", "exec", dont_inherit=True), names)
+    names = run_page(repo, "pretraining.md")
     assert 0 <= names["found"]["eval_masked_accuracy"] <= 1
     assert names["found"]["eval_loss"] < 3.5
 
 
 def test_the_search_runs(repo):
     pytest.importorskip("optuna", reason="no optuna (extra sweep)")
-    text = (repo / "docs" / "search.md").read_text(encoding="utf-8")
-    names: dict = {}
-    for block in python_blocks(text):
-        exec(compile(block, "docs/search.md", "exec", dont_inherit=True), names)
+    names = run_page(repo, "search.md")
     assert names["best"].run_id in {"0", "1", "2"}
     assert 1e-4 <= names["best"].hyperparameters["learning_rate"] <= 1e-2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import subprocess
 import sys
 from importlib import metadata
@@ -47,6 +48,25 @@ def test_the_core_is_hardened() -> None:
     symbols = core.read_bytes()
     for name in (b"__stack_chk_fail", b"__memcpy_chk", b"__glibcxx_assert_fail"):
         assert name in symbols
+
+
+@pytest.mark.skipif(not MAPS.exists(), reason="needs /proc")
+def test_the_core_is_relocated_before_it_runs() -> None:
+    """Relocations are all done at loading (BIND_NOW) and read-only then (RELRO)."""
+    (core,) = PACKAGE.glob("_core*.so")
+    data = core.read_bytes()
+    assert data[:6] == b"\x7fELF\x02\x01"  # 64 bits, little-endian
+    (table,) = struct.unpack_from("<Q", data, 32)
+    size, count = struct.unpack_from("<HH", data, 54)
+    parts = [
+        struct.unpack_from("<IIQQQQ", data, table + i * size) for i in range(count)
+    ]
+    by_kind = {kind: (start, size) for kind, _, start, _, _, size in parts}
+    relro, dynamic = 0x6474E552, 2
+    assert relro in by_kind
+    start, length = by_kind[dynamic]
+    tags = dict(struct.iter_unpack("<QQ", data[start : start + length // 16 * 16]))
+    assert tags.get(30, 0) & 8 or tags.get(0x6FFFFFFB, 0) & 1  # FLAGS, FLAGS_1
 
 
 def test_run_time_requirements_are_the_six() -> None:

@@ -45,8 +45,8 @@ functional.weight_norm functional.batch_norm functional.conv2d functional.max_po
 functional.avg_pool2d functional.adaptive_avg_pool2d functional.adaptive_max_pool2d
 callbacks.TensorBoard
 Error ConfigError InputError ShapeError DTypeError DataError CheckpointError
-ConfigFileError UnsafeCheckpointError BackendUnavailable MissingExtraError KernelNotFound OutOfMemory
-NonFiniteError Interrupted
+ConfigFileError UnsafeCheckpointError BackendUnavailable MissingExtraError
+KernelNotFound OutOfMemory NonFiniteError Interrupted
 """.split()  # noqa: SIM905
 SIZES = {
     "vocab_size": 40,
@@ -278,6 +278,7 @@ def hook(event, arguments):
         seen.append((event, str(arguments)))
 JOBLIB = ("GraphNodeClassifier", "ImageClassifier", "TimeSeriesClassifier",
           "TimeSeriesRegressor")
+import numpy  # sets variables of OpenBLAS and removes them
 sys.addaudithook(hook)
 import evolving_attention as ea
 for name in ea.__all__:
@@ -293,7 +294,9 @@ def test_import_touches_nothing() -> None:
     assert python(code, PYTHONDONTWRITEBYTECODE="1").strip() == "[]"
 
 
-def test_the_watchers_see_every_way_to_write(tmp_path: Path) -> None:
+def test_the_watchers_see_every_way_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "file"
     ways: list[Callable[[], Any]] = [
         lambda: file.write_text("x"),
@@ -302,6 +305,7 @@ def test_the_watchers_see_every_way_to_write(tmp_path: Path) -> None:
         lambda: os.truncate(file, 0),
         lambda: file.rename(tmp_path / "other"),
         lambda: (tmp_path / "folder").mkdir(),
+        lambda: monkeypatch.setenv("EA_WATCHED", "1"),
     ]
     for way in ways:
         with watching() as events:
