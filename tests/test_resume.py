@@ -37,7 +37,6 @@ from evolving_attention.training.fingerprint import (
 )
 
 TESTS = Path(__file__).resolve().parent
-WEIGHTS = "evolving_model.safetensors"  # written by the child
 VOLATILE = ("runtime", "per_second", "best_model_checkpoint", "resume")
 
 
@@ -421,7 +420,7 @@ from helpers_fake_model import make_rows
 from evolving_attention.errors import Interrupted
 from evolving_attention.training import Trainer, TrainingArguments, TrainerCallback
 
-word, count, delay, number = sys.argv[2], *map(float, sys.argv[3:])
+task, word, count, delay, number = *sys.argv[2:4], *map(float, sys.argv[4:])
 late = threading.Timer(delay, lambda: os.kill(os.getpid(), int(number)))
 
 def announce(what):  # the moment to be killed: at the count-th announcement, or later
@@ -452,16 +451,30 @@ class Steps(TrainerCallback):
                 late.function()
 
 args = TrainingArguments(
-    sys.argv[1], num_train_epochs=4, learning_rate=0.05, gradient_accumulation_steps=2,
+    sys.argv[1], num_train_epochs=3, learning_rate=0.05, gradient_accumulation_steps=2,
     per_device_train_batch_size=4, save_steps=3, save_total_limit=2, logging_steps=5,
     eval_strategy="steps", eval_steps=4, disable_tqdm=True)
 ea.manual_seed(0)
-config = ea.BertConfig(vocab_size=30, hidden_size=16, num_hidden_layers=2,
-    num_attention_heads=2, intermediate_size=24, max_position_embeddings=16,
-    attention=ea.attention.Evolving(alpha=0.3, beta=0.2))
-model = ea.BertForSequenceClassification(config)
-trainer = Trainer(model, args, train_dataset=make_rows(80),
-    eval_dataset=make_rows(20, seed=2), callbacks=[Steps()])
+evolving = ea.attention.Evolving(alpha=0.3, beta=0.2)
+parts = [make_rows(80), make_rows(20, seed=2)]
+if task == "translate":
+    config = ea.TransformerConfig(vocab_size=30, d_model=16, encoder_layers=2,
+        decoder_layers=2, encoder_attention_heads=2, decoder_attention_heads=2,
+        encoder_ffn_dim=24, decoder_ffn_dim=24, attention=evolving)
+    model = ea.TransformerForConditionalGeneration(config)
+else:
+    config = ea.BertConfig(vocab_size=30, hidden_size=16, num_hidden_layers=2,
+        num_attention_heads=2, intermediate_size=24, max_position_embeddings=16,
+        attention=evolving)
+    names = {{"classify": "SequenceClassification", "tag": "TokenClassification"}}
+    model = getattr(ea, "BertFor" + names[task])(config)
+if task != "classify":  # to the ids in reverse order, or a tag for each
+    for row in (row for part in parts for row in part):
+        ids = row["input_ids"]
+        row["labels"] = [i % 2 for i in ids] if task == "tag" else ids[::-1]
+        del row["label"]
+trainer = Trainer(
+    model, args, train_dataset=parts[0], eval_dataset=parts[1], callbacks=[Steps()])
 try:
     trainer.train(resume_from_checkpoint="auto")
     trainer.save_model(sys.argv[1] + "/final")
@@ -471,11 +484,16 @@ except Interrupted as stop:
 
 
 def run_child(
-    folder: Path, word: str = "", count: int = 0, delay: float = 0.0, number: int = 0
+    folder: Path,
+    task: str,
+    word: str = "",
+    count: int = 0,
+    delay: float = 0.0,
+    number: int = 0,
 ) -> int:
     """Runs the child, which kills itself as requested; returns its exit status."""
     script = CHILD.format(tests=str(TESTS))
-    moment = [word, str(count), str(delay), str(int(number))]
+    moment = [task, word, str(count), str(delay), str(int(number))]
     child = subprocess.run(
         [sys.executable, "-c", script, str(folder), *moment],
         stderr=subprocess.PIPE,
@@ -489,32 +507,38 @@ def run_child(
 
 
 def weights(folder: Path) -> str:
-    return hashlib.sha256((folder / "final" / WEIGHTS).read_bytes()).hexdigest()
+    (file,) = (folder / "final").glob("*.safetensors")
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+TASKS = ("classify", "translate", "tag")
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Digest of the final weights of a child that is not killed."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    assert run_child(folder) == 0
-    return weights(folder)
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Digest of each task's final weights where the child is not killed."""
+    folders = {task: tmp_path_factory.mktemp(task) for task in TASKS}
+    assert [run_child(folder, task) for task, folder in folders.items()] == [0, 0, 0]
+    return {task: weights(folder) for task, folder in folders.items()}
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(5))
-def test_sigkill_at_random_moments(tmp_path: Path, undisturbed: str, seed: int) -> None:
+def test_sigkill_at_random_moments(
+    tmp_path: Path, undisturbed: dict[str, str], seed: int
+) -> None:
     """4 kills each for 5 seeds: two near some step, two inside a save."""
-    draw = random.Random(seed)
+    draw, task = random.Random(seed), TASKS[seed % 3]
     torn = 0
     for word in ("step", "saving", "step", "saving"):
         count = draw.randint(1, 9 if word == "step" else 60)
         delay = draw.choice([0.0, 0.002, 0.006]) if word == "step" else 0.0
-        status = run_child(tmp_path, word, count, delay, signal.SIGKILL)
+        status = run_child(tmp_path, task, word, count, delay, signal.SIGKILL)
         assert status == -signal.SIGKILL
         torn += any(path.name.startswith(".tmp") for path in tmp_path.iterdir())
     assert torn >= 1
-    assert run_child(tmp_path) == 0
-    assert weights(tmp_path) == undisturbed
+    assert run_child(tmp_path, task) == 0
+    assert weights(tmp_path) == undisturbed[task]
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
 
 
@@ -523,7 +547,7 @@ def test_sigkill_at_random_moments(tmp_path: Path, undisturbed: str, seed: int) 
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )
 def test_signals_save_exit_and_resume(
-    tmp_path: Path, undisturbed: str, number: int, status: int
+    tmp_path: Path, undisturbed: dict[str, str], number: int, status: int
 ) -> None:
     """10 signals to one run, at random moments of a step, a save or an evaluation."""
     draw = random.Random(number)
@@ -531,7 +555,7 @@ def test_signals_save_exit_and_resume(
         word = draw.choice(["step", "step", "saving"])
         count = draw.randint(1, 3 if word == "step" else 20)
         delay = draw.choice([0.0, 0.002])
-        assert run_child(tmp_path, word, count, delay, number) == status
+        assert run_child(tmp_path, TASKS[0], word, count, delay, number) == status
         assert durable.newest_verified(tmp_path) is not None
-    assert run_child(tmp_path) == 0
-    assert weights(tmp_path) == undisturbed
+    assert run_child(tmp_path, TASKS[0]) == 0
+    assert weights(tmp_path) == undisturbed[TASKS[0]]

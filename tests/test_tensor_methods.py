@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from helpers_gradient import check_gradient
@@ -233,3 +235,29 @@ def test_of_nothing():
 def test_mistakes_are_named(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+NAMES = [name for name in dir(ea.Tensor) if not name.startswith("_")]
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if callable(getattr(T, n))])
+def test_wrong_calls_name_the_method_and_its_arguments(name):
+    with pytest.raises(TypeError) as caught:
+        getattr(T, name)(nonsense=1)
+    told = str(caught.value)
+    assert told.startswith(f"[Tensor.{name}] cannot be called with (nonsense=int); exp")
+    assert f"expected {name}(" in told
+    assert not re.search("Supports|_core|self|Invoked|->", told)
+    assert len(told) < 320
+
+
+def test_options_of_numpy_and_torch():
+    x = ea.Tensor([-1.0, 0.5, 2.0])
+    assert x.clip(min=0).tolist() == F.clip(x, min=0).tolist() == [0.0, 0.5, 2.0]
+    assert x.clip(0, max=1).tolist() == [0.0, 0.5, 1.0]
+    with pytest.raises(ea.ConfigError, match="low and min are one bound"):
+        x.clip(0, min=1)
+    y = x.astype("float32", copy=False)
+    y.copy_([1.0, 1.0, 1.0])
+    assert x.tolist() == [1.0, 1.0, 1.0]
+    assert x.to("cpu", non_blocking=True).tolist() == x.tolist()

@@ -35,7 +35,47 @@ def step_with(**values: object) -> None:
     optimizer.step()
 
 
+def assign() -> None:
+    x = ea.Tensor([1.0, 2.0])
+    x[x > 1] = 0  # type: ignore[index]
+
+
 ROWS = {
+    "a method with an option of NumPy's": Row(
+        lambda _: ea.Tensor([1.0]).sum(0, where=ea.Tensor([True])),  # type: ignore[call-overload]
+        TypeError,
+        r"cannot be called with \(int, where=Tensor\)",
+        r"^\[Tensor\.sum\]",
+        r"expected sum\(axis: .* = None, .*keepdims: bool = False",
+    ),
+    "a tensor of nothing": Row(
+        lambda _: ea.Tensor(),  # type: ignore[call-arg]
+        TypeError,
+        r"cannot be called with \(\)",
+        r"^\[Tensor\]",
+        r"expected Tensor\(data: object, dtype: object = None, req",
+    ),
+    "a function without its argument": Row(
+        lambda _: ea.manual_seed(),  # type: ignore[call-arg]
+        TypeError,
+        r"cannot be called with \(\)",
+        r"^\[manual_seed\]",
+        r"expected manual_seed\(seed: int\)",
+    ),
+    "an assignment to elements": Row(
+        lambda _: assign(),
+        TypeError,
+        r"elements cannot be assigned",
+        r"\[tensor\]",
+        r"functional\.where\(mask, value, x\), or .* by x\.copy_\(values\)",
+    ),
+    "the larger of two tensors": Row(
+        lambda _: ea.Tensor([1.0, 2.0]).max(ea.Tensor([2.0, 1.0])),
+        ea.ConfigError,
+        r"got a Tensor Tensor\(\[2\., 1\.\]",
+        r"\[axis\]",
+        r"expected a whole number",
+    ),
     "weights for another number of classes": Row(
         lambda _: F.cross_entropy(np.zeros((2, 3)), [0, 1], weight=[1.0, 2.0]),
         ea.ShapeError,
