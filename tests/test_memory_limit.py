@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -232,3 +233,54 @@ def test_a_limit_of_addresses_leaves_what_fits() -> None:
     assert mean == "1.0"
     assert "the system has no" in error
     assert "lower the batch size" in error
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_step_without_memory_changes_no_parameter(dtype: str) -> None:
+    """Wherever memory ends in a step, the step can be repeated with the same bits."""
+    config = ea.BertConfig(
+        vocab_size=60,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        attention=ea.attention.Evolving(0.1, 0.1),
+    )
+    ids, labels = np.arange(96).reshape(8, 12) % 60, np.arange(8) % 2
+
+    def start() -> tuple[Any, Any]:
+        ea.manual_seed(0)
+        model = ea.BertForSequenceClassification(config, dtype).train()
+        return model, ea.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step(model: Any, optimizer: Any) -> None:
+        ea.manual_seed(7)
+        model(input_ids=ids, labels=labels).loss.backward()
+        ea.optim.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    def weights(model: Any) -> bytes:
+        return b"".join(p.float().numpy().tobytes() for p in model.parameters())
+
+    before = _core.memory_limit()
+    model, optimizer = start()
+    untrained = weights(model)
+    step(model, optimizer)
+    expected, failed = weights(model), 0
+    for extra in (20_000 * 1.5**i for i in range(30)):
+        model, optimizer = start()
+        _core.release_cached_memory()
+        ea.set_memory_limit(ea.memory.current() + int(extra))
+        try:
+            step(model, optimizer)
+            break
+        except ea.OutOfMemory:
+            failed += 1
+        finally:
+            ea.set_memory_limit(before)
+        assert weights(model) == untrained
+        optimizer.zero_grad()
+        step(model, optimizer)
+        assert weights(model) == expected
+    assert failed > 5
+    assert weights(model) == expected

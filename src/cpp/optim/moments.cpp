@@ -108,15 +108,15 @@ void MomentOptimizer::step(double grad_scale, const Tensor& scale) {
       !scale.defined() || (scale.dtype() == DType::f64 && scale.numel() == 1),
       name_, "scale is {} {}, expected one float64 number", scale.dtype(),
       scale.shape());
-  ++step_;
+  const std::int64_t now = step_ + 1;
   std::map<std::int64_t, std::vector<AdamWTensor>> by_step;
   std::vector<Tensor> kept;  // copies, kept until the kernel has run
-  std::vector<Slot*> updated;
+  std::vector<Slot*> updated, missing;
   for (Slot& slot : slots_) {
     const RowGradient& rows = slot.param.row_grad();
     const Tensor grad = rows.defined() ? rows.rows : slot.param.grad();
     if (!slot.param.requires_grad() || !grad.defined()) {
-      ++slot.missed;
+      missing.push_back(&slot);
       continue;
     }
     make_state(slot);
@@ -126,10 +126,13 @@ void MomentOptimizer::step(double grad_scale, const Tensor& scale) {
     kept.push_back(g);
     kept.push_back(ids);
     updated.push_back(&slot);
-    by_step[step_ - slot.missed].push_back(
-        {slot.param.data(), g, slot.moments[0], slot.moments[1], slot.master,
-         slot.lr, slot.weight_decay, ids});
+    by_step[now - slot.missed].push_back({slot.param.data(), g, slot.moments[0],
+                                          slot.moments[1], slot.master, slot.lr,
+                                          slot.weight_decay, ids});
   }
+  // Counted once all memory is there: a step without memory can be repeated.
+  step_ = now;
+  for (Slot* slot : missing) ++slot->missed;
   for (const auto& [step, tensors] : by_step) {
     update(tensors, grad_scale,
            scale.defined() ? TensorView(scale) : TensorView(), step);
