@@ -240,7 +240,7 @@ def test_mistakes_are_named(call, error, text):
 NAMES = [name for name in dir(ea.Tensor) if not name.startswith("_")]
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if callable(getattr(T, n))])
+@pytest.mark.parametrize("name", [n for n in NAMES if callable(getattr(ea.Tensor, n))])
 def test_wrong_calls_name_the_method_and_its_arguments(name):
     with pytest.raises(TypeError) as caught:
         getattr(T, name)(nonsense=1)
@@ -248,7 +248,7 @@ def test_wrong_calls_name_the_method_and_its_arguments(name):
     assert told.startswith(f"[Tensor.{name}] cannot be called with (nonsense=int); exp")
     assert f"expected {name}(" in told
     assert not re.search("Supports|_core|self|Invoked|->", told)
-    assert len(told) < 320
+    assert len(told) < 340
 
 
 def test_options_of_numpy_and_torch():

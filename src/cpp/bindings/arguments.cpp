@@ -4,12 +4,17 @@
 namespace ea {
 
 std::int64_t whole_number(const py::handle& object, const char* name) {
-  EA_CHECK_AS(ConfigError,
-              PyIndex_Check(object.ptr()) != 0 && !PyBool_Check(object.ptr()),
-              name, "expected a whole number, got {}", described(object));
-  const auto number =
-      py::reinterpret_steal<py::object>(PyNumber_Index(object.ptr()));
-  if (!number) throw py::error_already_set();
+  const bool is_bool = PyBool_Check(object.ptr());
+  const auto number = py::reinterpret_steal<py::object>(
+      is_bool ? nullptr : PyNumber_Index(object.ptr()));
+  if (!number && !is_bool) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) {
+      throw py::error_already_set();
+    }
+    PyErr_Clear();
+  }
+  EA_CHECK_AS(ConfigError, number, name, "expected a whole number, got {}",
+              described(object));
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
   EA_CHECK_AS(ConfigError, overflow == 0, name,

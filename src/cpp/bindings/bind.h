@@ -30,6 +30,10 @@ void check_no_gradient(const py::handle& number);
 // calls.
 void raise_from_import();
 
+// Gives wrong calls of all that the module has by now a short error text. Calls
+// that succeed cost nothing.
+void tell_wrong_calls(py::module_& m);
+
 void bind_errors(py::module_& m);
 void bind_runtime(py::module_& m);
 void bind_devices(py::module_& m);

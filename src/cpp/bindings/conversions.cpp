@@ -32,18 +32,20 @@ Example:
 void bind_astype(py::class_<Var>& c) {
   c.def(
       "astype",
-      [](const Var& self, const py::object& dtype) {
+      [](const Var& self, const py::object& dtype, bool copy) {
         const DType wanted = dtype_of_python(dtype);
         const ReleasedGil release;
-        return self.dtype() == wanted ? copied(self) : cast(self, wanted);
+        const bool same = self.dtype() == wanted;
+        return same && copy ? copied(self) : cast(self, wanted);
       },
-      py::arg("dtype"),
+      py::arg("dtype"), py::kw_only(), py::arg("copy") = true,
       R"(Returns a copy of the values in an element type.
 
     y = x, rounded to the nearest value of a floating type, truncated to an integer
 
 Args:
     dtype: the type, as for Tensor().
+    copy: False: where the type stays, returns this tensor itself.
 
 Returns:
     [...] in the shape of x.

@@ -218,10 +218,21 @@ Var index(const Var& self, const py::object& key) {
   return rows(self, plain(parts, self.rank()));
 }
 
+int refuse_assignment(PyObject*, PyObject*, PyObject*) {
+  PyErr_SetString(PyExc_TypeError,
+                  "[tensor] elements cannot be assigned or deleted; make a "
+                  "tensor by ea.functional.where(mask, value, x), or overwrite "
+                  "all of a leaf by x.copy_(values)");
+  return -1;
+}
+
 }  // namespace
 
 void bind_indexing(py::class_<Var>& tensor) {
   tensor.def("__getitem__", &index, py::arg("key"), kGetItem);
+  // A slot without a __setitem__, which type checkers would allow.
+  auto* const type = reinterpret_cast<PyHeapTypeObject*>(tensor.ptr());
+  type->as_mapping.mp_ass_subscript = &refuse_assignment;
 }
 
 }  // namespace ea

@@ -25,4 +25,5 @@ PYBIND11_MODULE(_core, m) {
   ea::bind_generation(m);
   ea::bind_optim(m);
   ea::bind_communicator(m);
+  ea::tell_wrong_calls(m);
 }

@@ -94,6 +94,16 @@ Raises:
   def_both(m, c, "abs", &abs, doc, Release());
 }
 
+Var clip_between(const Var& x, std::optional<double> low,
+                 std::optional<double> high, std::optional<double> min,
+                 std::optional<double> max) {
+  EA_CHECK_AS(
+      ConfigError, !(low && min) && !(high && max), "clip",
+      "low and min are one bound, and so are high and max; expected one "
+      "of each pair");
+  return clip(x, low ? low : min, high ? high : max);
+}
+
 void bind_clip(py::module_* m, py::class_<Var>* c) {
   const auto doc = [](bool method) {
     return doc_of(
@@ -102,13 +112,13 @@ void bind_clip(py::module_* m, py::class_<Var>* c) {
     y = low where x < low, high where x > high, else x
 
 NaN stays NaN. The gradient passes where x lies within the bounds.)",
-        "[...] of any type.", R"(    low: the lower bound; None: there is none.
-    high: the upper bound; None: there is none.
+        "[...] of any type.", R"(    low, min: the lower bound; None: there is none.
+    high, max: the upper bound; None: there is none.
 )",
         R"(    [...] in the shape and type of x.
 
 Raises:
-    ConfigError: both bounds are None, or low is above high.
+    ConfigError: both bounds are None or one is given twice, or low is above high.
     DTypeError: x has integers, and a bound has a fraction.
 )",
         method ? R"(    >>> Tensor([-1.0, 0.5, 2.0]).clip(0, 1).tolist()
@@ -116,8 +126,9 @@ Raises:
                : R"(    >>> F.clip([-1.0, 0.5, 2.0], low=0, high=1).tolist()
     [0.0, 0.5, 1.0])");
   };
-  def_both(m, c, "clip", &clip, doc, py::arg("low") = py::none(),
-           py::arg("high") = py::none(), Release());
+  def_both(m, c, "clip", &clip_between, doc, py::arg("low") = py::none(),
+           py::arg("high") = py::none(), py::kw_only(),
+           py::arg("min") = py::none(), py::arg("max") = py::none(), Release());
 }
 
 using Extreme = Var (*)(const Var&, std::optional<int>, bool);

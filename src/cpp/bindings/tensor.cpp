@@ -72,7 +72,7 @@ Var make(const py::object& data, const py::object& dtype, bool requires_grad,
 // Implements .to("float32"), .to("cuda"), .to("cuda", "float32"), also with
 // keywords.
 Var to(const Var& self, const py::args& targets, const py::object& dtype,
-       const py::object& device) {
+       const py::object& device, bool /*non_blocking*/) {
   py::object type = dtype, place = device;
   for (const py::handle target : targets) {
     py::object& which = names_device(target) ? place : type;
@@ -294,7 +294,8 @@ void bind_arithmetic(py::class_<Var>& c) {
       .def("__rmatmul__", &reflected_op<product>, py::is_operator())
       .def("matmul", &forward_op<product>, py::arg("other"), docs::kMatMul)
       .def("to", &to, py::arg("dtype") = py::none(),
-           py::arg("device") = py::none(), docs::kTo);
+           py::arg("device") = py::none(), py::arg("non_blocking") = false,
+           docs::kTo);
   def_numpy_reduction<over_axes, sum>(c, "sum", docs::kSum);
   def_numpy_reduction<over_axes, mean>(c, "mean", docs::kMean);
 }

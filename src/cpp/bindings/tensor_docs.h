@@ -211,6 +211,7 @@ Args:
     *args: a type, a device, or both in any order.
     dtype: the type by name.
     device: the device by name.
+    non_blocking: changes nothing: a copy to the CPU always waits for the device.
 
 Returns:
     Tensor; this one itself where nothing changes.

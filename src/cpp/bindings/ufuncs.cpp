@@ -111,7 +111,7 @@ py::object array_function(const Var& /*self*/, const py::object& function,
     result = function.attr("__wrapped__")(*inputs, **options);
   } catch (const py::error_already_set& e) {
     const auto text = py::str(e.value()).cast<std::string>();
-    const bool of_method = text.find("incompatible function") != text.npos;
+    const bool of_method = text.find("] cannot be called") != text.npos;
     if (!of_method || options.empty()) throw;
     fail<ConfigError>("tensor",
                       "np.{} of a tensor does not take all of the options {}; "

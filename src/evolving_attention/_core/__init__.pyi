@@ -598,7 +598,7 @@ class Tensor:
             >>> Tensor([3.0, 1.0, 2.0]).argsort().tolist()
             [1, 2, 0]
         """
-    def astype(self, dtype: typing.Any) -> Tensor:
+    def astype(self, dtype: typing.Any, *, copy: bool = True) -> Tensor:
         """
         Returns a copy of the values in an element type.
 
@@ -606,6 +606,7 @@ class Tensor:
 
         Args:
             dtype: the type, as for Tensor().
+            copy: False: where the type stays, returns this tensor itself.
 
         Returns:
             [...] in the shape of x.
@@ -723,6 +724,9 @@ class Tensor:
         self,
         low: typing.SupportsFloat | typing.SupportsIndex | None = None,
         high: typing.SupportsFloat | typing.SupportsIndex | None = None,
+        *,
+        min: typing.SupportsFloat | typing.SupportsIndex | None = None,
+        max: typing.SupportsFloat | typing.SupportsIndex | None = None,
     ) -> Tensor:
         """
         Limits elements to a range.
@@ -732,15 +736,14 @@ class Tensor:
         NaN stays NaN. The gradient passes where x lies within the bounds.
 
         Args:
-            low: the lower bound; None: there is none.
-            high: the upper bound; None: there is none.
+            low, min: the lower bound; None: there is none.
+            high, max: the upper bound; None: there is none.
 
         Returns:
             [...] in the shape and type of x.
 
         Raises:
-            ConfigError: both bounds are None, or low is above high.
-            DTypeError: x has integers, and a bound has a fraction.
+            ConfigError: both bounds are None or one is given twice, or low is above high.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -1665,7 +1668,11 @@ class Tensor:
             0.7616
         """
     def to(
-        self, *args: typing.Any, dtype: typing.Any = None, device: typing.Any = None
+        self,
+        *args: typing.Any,
+        dtype: typing.Any = None,
+        device: typing.Any = None,
+        non_blocking: bool = False,
     ) -> Tensor:
         """
         Returns the tensor in an element type, on a device, or both.
@@ -1676,6 +1683,7 @@ class Tensor:
             *args: a type, a device, or both in any order.
             dtype: the type by name.
             device: the device by name.
+            non_blocking: changes nothing: a copy to the CPU always waits for the device.
 
         Returns:
             Tensor; this one itself where nothing changes.

@@ -448,6 +448,9 @@ def clip(
     x: TensorLike,
     low: typing.SupportsFloat | typing.SupportsIndex | None = None,
     high: typing.SupportsFloat | typing.SupportsIndex | None = None,
+    *,
+    min: typing.SupportsFloat | typing.SupportsIndex | None = None,
+    max: typing.SupportsFloat | typing.SupportsIndex | None = None,
 ) -> evolving_attention._core.Tensor:
     """
     Limits elements to a range.
@@ -457,16 +460,15 @@ def clip(
     NaN stays NaN. The gradient passes where x lies within the bounds.
 
     Args:
-        x: [...] of any type.
-        low: the lower bound; None: there is none.
-        high: the upper bound; None: there is none.
+        x: [...] of a floating type.
+        low, min: the lower bound; None: there is none.
+        high, max: the upper bound; None: there is none.
 
     Returns:
         [...] in the shape and type of x.
 
     Raises:
-        ConfigError: both bounds are None, or low is above high.
-        DTypeError: x has integers, and a bound has a fraction.
+        ConfigError: both bounds are None or one is given twice, or low is above high.
 
     Example:
         >>> from evolving_attention import functional as F

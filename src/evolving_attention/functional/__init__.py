@@ -26,6 +26,7 @@ from evolving_attention._core import Edges as Edges
 from evolving_attention._core import Packing as Packing
 from evolving_attention._core import Tensor, ops
 from evolving_attention.array_types import TensorLike
+from evolving_attention.calls import plain as _plain
 from evolving_attention.errors import ConfigError, Error, InputError, ShapeError
 from evolving_attention.functional.contraction import einsum as einsum
 from evolving_attention.functional.joining import stack as stack
@@ -85,15 +86,6 @@ def _apart(result: Any, given: tuple[Any, ...]) -> Any:
 def _signature(name: str, function: Callable[..., Any]) -> str:
     """Returns ``relu(x: Tensor)``, from the first line of the core's docstring."""
     return _plain((function.__doc__ or name).splitlines()[0].split(" -> ")[0])
-
-
-def _plain(line: str) -> str:
-    """Rewrites a signature with types that readers know."""
-    line = line.replace("evolving_attention._core.", "").replace("typing.", "")
-    for word, plain in (("Int", "int"), ("Float", "float")):
-        line = line.replace(f"Supports{word} | SupportsIndex", plain)
-    line = re.sub(r"Annotated\[(.*?), ['\"]FixedSize\(\d+\)['\"]\]", r"\1", line)
-    return line.replace("collections.abc.", "")
 
 
 class _Word(str):
