@@ -744,6 +744,7 @@ class Tensor:
 
         Raises:
             ConfigError: both bounds are None or one is given twice, or low is above high.
+            DTypeError: x has integers, and a bound has a fraction.
 
         Example:
             >>> from evolving_attention import Tensor

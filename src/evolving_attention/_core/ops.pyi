@@ -460,7 +460,7 @@ def clip(
     NaN stays NaN. The gradient passes where x lies within the bounds.
 
     Args:
-        x: [...] of a floating type.
+        x: [...] of any type.
         low, min: the lower bound; None: there is none.
         high, max: the upper bound; None: there is none.
 
@@ -469,6 +469,7 @@ def clip(
 
     Raises:
         ConfigError: both bounds are None or one is given twice, or low is above high.
+        DTypeError: x has integers, and a bound has a fraction.
 
     Example:
         >>> from evolving_attention import functional as F
