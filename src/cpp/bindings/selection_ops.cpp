@@ -112,7 +112,8 @@ void bind_clip(py::module_* m, py::class_<Var>* c) {
     y = low where x < low, high where x > high, else x
 
 NaN stays NaN. The gradient passes where x lies within the bounds.)",
-        "[...] of any type.", R"(    low, min: the lower bound; None: there is none.
+        "[...] of any type.",
+        R"(    low, min: the lower bound; None: there is none.
     high, max: the upper bound; None: there is none.
 )",
         R"(    [...] in the shape and type of x.
