@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from evolving_attention import durable
@@ -535,6 +536,14 @@ def test_sigkill_at_any_moment(tmp_path: Path, delay: int) -> None:
         value = manifest["step"] % 251
         assert (path / "2.bin").read_bytes() == bytes([value]) * 5000
     assert not [name for name in names(tmp_path) if name.startswith(".")]
+
+
+def test_classes_become_texts_in_json() -> None:
+    found = durable.plain({"dtype": np.float32, "kinds": [np.ndarray]})
+    assert found == {
+        "dtype": "<class 'numpy.float32'>",
+        "kinds": ["<class 'numpy.ndarray'>"],
+    }
 
 
 def test_the_manifest_is_plain_json(tmp_path: Path) -> None:

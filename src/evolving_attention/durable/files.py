@@ -125,6 +125,8 @@ def json_bytes(value: Any) -> bytes:
 
 def plain(value: Any) -> Any:
     """Converts a value for strict JSON: NumPy's numbers, paths, NaN become plain."""
+    if isinstance(value, type):  # its methods need an object
+        return str(value)
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if hasattr(value, "to_dict"):
