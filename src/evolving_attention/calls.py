@@ -26,7 +26,7 @@ def told(text: str, given: list[str]) -> str:
     if kind == "constructor":
         given = given[1:]
         place = plain(forms[0]).partition("(")[0]
-    elif _SELF.match(forms[0]):
+    elif _SELF.match(forms[0]) and given and "=" not in given[0]:
         place, given = f"{given[0]}.{name}", given[1:]
         forms = [name + _SELF.sub("(", form) for form in forms]
     else:

@@ -55,6 +55,13 @@ ROWS = {
         r"^\[Tensor\]",
         r"expected Tensor\(data: object, dtype: object = None, req",
     ),
+    "a method of no tensor": Row(
+        lambda _: ea.Tensor.relu(),  # type: ignore[call-arg]
+        TypeError,
+        r"cannot be called with \(\)",
+        r"^\[relu\]",
+        r"expected relu\(self: Tensor\)",
+    ),
     "a function without its argument": Row(
         lambda _: ea.manual_seed(),  # type: ignore[call-arg]
         TypeError,
