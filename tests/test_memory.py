@@ -348,6 +348,16 @@ def test_a_batch_that_does_not_fit_the_model_is_refused(changed, text):
         ea.plan(tiny("BertForSequenceClassification"), inputs)
 
 
+def test_the_longest_sequence_of_a_roberta_is_planned():
+    """Its positions start after that of the padding."""
+    model = tiny("RobertaModel", max_position_embeddings=16, pad_token_id=1)
+    longest, more = (np.full((8, n), 7) for n in (14, 15))
+    model(input_ids=longest)
+    assert ea.plan(model, {"input_ids": longest}).peak > 0
+    with pytest.raises(ea.InputError, match="length 15, expected at most 14"):
+        ea.plan(model, {"input_ids": more})
+
+
 def test_targets_of_other_rows_are_refused():
     inputs = {"input_ids": np.full((4, 6), 5), "labels": np.full((3, 6), 5)}
     with pytest.raises(ea.ShapeError, match="4 sources and 3 targets"):

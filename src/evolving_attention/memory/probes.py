@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.errors import InputError, ShapeError
+from evolving_attention.interop.token_limits import token_limit
 
 _LONGEST = 32  # tokens of the longest sequence tried
 _GROUP = 512  # tokens of a sequence whose maps fill a kernel's working memory
@@ -72,7 +73,8 @@ def probes_of(inputs: Mapping[str, np.ndarray], model: Any) -> Probes:
     sides = _sides_of(inputs, model)
     padded = [side.width > 0 for side in sides]
     whole = [side.lengths for side in sides]
-    most = getattr(config, "max_position_embeddings", getattr(config, "max_length", 0))
+    limit = token_limit(config)
+    most = getattr(config, "max_length", 0) if limit is None else limit
     longest = max(map(max, whole))
     if 0 < most < longest and "position_ids" not in inputs:
         raise InputError(

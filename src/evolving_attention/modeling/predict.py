@@ -15,7 +15,7 @@ from evolving_attention.data.table import TableDataset
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError, InputError, suggestion
 from evolving_attention.field_types import check_whole
-from evolving_attention.interop.evolving_mark import base_type
+from evolving_attention.interop.token_limits import token_limit
 from evolving_attention.metrics.probabilities import finite_rows, probabilities
 from evolving_attention.notices import say
 from evolving_attention.progress_bar import ProgressBar
@@ -171,18 +171,6 @@ def _split(row: Any, index: int) -> Sequence[str]:
     return tuple(parts)
 
 
-def _positions_of(config: Any) -> int | None:
-    """The token limit of a config or a config.json; None: no limit."""
-    values = config.to_dict() if hasattr(config, "to_dict") else config
-    if not isinstance(values, Mapping):
-        return None
-    most = values.get("max_position_embeddings")
-    if base_type(values) == "roberta" and isinstance(most, int):
-        pad = values.get("pad_token_id")
-        most -= 2 if pad is None else pad + 1  # positions start after the padding's
-    return most if isinstance(most, int) else None
-
-
 def limit_of(
     config: Any,
     tokenizer: Any,
@@ -203,7 +191,7 @@ def limit_of(
     Raises:
         ConfigError: ``max_length`` is below 1.
     """
-    most = _positions_of(config)
+    most = token_limit(config)
     limits: list[int] = [] if most is None else [most]
     known = getattr(tokenizer, "model_max_length", None)
     if known is not None and known < _UNKNOWN_LENGTH:
