@@ -265,6 +265,20 @@ def test_sample_weight_is_read_from_training_files(tmp_path, name):
     assert load_file(tmp_path / name, bad_rows="skip").column("text") == ["a", "b"]
 
 
+def test_a_cell_before_the_others_is_named_by_its_own_place(tmp_path):
+    path = write(tmp_path, "t.csv", "label,text\n0,a\n1,\n")
+    with pytest.raises(DataError, match=r"t\.csv:3:3: text field is empty"):
+        load_file(path)
+
+
+def test_weights_that_are_missing_are_no_text(tmp_path):
+    content = "text,sample_weight,label\na,1,0\nb,,1\nc,,0\n"
+    path = write(tmp_path, "t.csv", content)
+    with pytest.raises(DataError, match=r"t\.csv:3:3: sample_weight is '', expected"):
+        load_file(path)
+    assert load_file(path, labelled=False).text_columns == ("text",)
+
+
 def test_columns_that_were_named_are_taken_without_a_word(tmp_path, caplog):
     content = "id,text,stars,label\n7,a,5,1\n8,b,1,0\n"
     path = write(tmp_path, "t.csv", content)

@@ -78,7 +78,8 @@ def choose_columns(
     elif set(_PAIR) <= set(names):
         texts = _PAIR
     else:
-        texts = _guess([name for name in names if name != label], label, sample)
+        rest = [name for name in names if name not in (label, WEIGHT)]
+        texts = _guess(rest, label, sample)
     used = {*texts, label}
     has_weight = weighted and WEIGHT in names and WEIGHT not in used
     used |= {WEIGHT} if has_weight else set()

@@ -294,7 +294,7 @@ def _read_csv(
             what = f"put a field that holds {mark} in double quotation marks"
             reason = _count_reason(len(fields), len(names), what)
             if len(fields) > len(names):
-                column = _csv_place(text, fields, delimiter)(len(names))
+                column = _csv_place(text, fields, delimiter, [len(names)])(0)
             else:
                 column = len(text) + 1
         elif fields == names:
@@ -310,15 +310,18 @@ def _read_csv(
         joined += len(lines.taken) > 1
         index = collector.report.rows_in - 1 - len(lines.kept)
         values = [fields[i] for i in indices]
-        yield Record(number, index, values, _csv_place(text, fields, delimiter))
+        place = _csv_place(text, fields, delimiter, indices)
+        yield Record(number, index, values, place)
     if joined:
         collector.note(f"{joined} row(s) span several lines by quotation marks")
 
 
-def _csv_place(text: str, fields: list[str], delimiter: str) -> Callable[[int], int]:
+def _csv_place(
+    text: str, fields: list[str], delimiter: str, indices: list[int]
+) -> Callable[[int], int]:
     def place(index: int) -> int:
         position = 0
-        for field in fields[:index]:
+        for field in fields[: indices[index]]:
             written = field.replace('"', '""')
             found = text.find(written, position)
             position = text.find(delimiter, max(found, position) + len(written)) + 1
