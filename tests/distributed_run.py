@@ -73,7 +73,7 @@ class Event(TrainerCallback):
     def on_pre_optimizer_step(
         self, args: Any, state: Any, control: Any, **kwargs: Any
     ) -> None:
-        """Die, fail or be told to end, in the middle of a step."""
+        """Die, fail, be told to end or spoil a weight, in the middle of a step."""
         mine = distributed.world().rank == self.rank
         if not mine or state.global_step + 1 != self.step:
             return
@@ -81,6 +81,9 @@ class Event(TrainerCallback):
             os.kill(os.getpid(), signal.SIGKILL)
         if self.what == "signal":
             os.kill(os.getpid(), signal.SIGTERM)
+        if self.what == "spoil":
+            bias = dict(kwargs["model"].named_parameters())["classifier.bias"]
+            bias.copy_(np.full(bias.shape, np.nan, np.float32))
         if self.what == "fail":
             raise RuntimeError("the disk of this rank is on fire")
 

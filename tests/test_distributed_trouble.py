@@ -94,6 +94,19 @@ def test_an_evaluation_in_on_train_end_after_a_loss_that_is_not_finite(
     assert ended.text.count("evaluated at the end") == 2
 
 
+def test_a_save_that_finds_a_bad_number_stops_all_ranks_at_one_point(
+    tmp_path: Path,
+) -> None:
+    """Only rank 0 saves; the others hear of it before they go on."""
+    job = {**SHORT, "event": ["spoil", 0, 2], "final": True}
+    ended = run(tmp_path, "ranks", 2, job)
+    own, other = ended.results()
+    assert own["error"] == other["error"] == "NonFiniteError", ended.text
+    assert "checkpoint-2: parameter classifier.bias" in own["message"]
+    assert own["message"] == other["message"]
+    assert ended.text.count("evaluated at the end") == 2
+
+
 @pytest.mark.parametrize("how", WAYS)
 def test_a_signal_to_one_rank_stops_all(how: str, tmp_path: Path) -> None:
     ended = run(tmp_path, how, 2, {**SHORT, "event": ["signal", 1, 3]})

@@ -74,7 +74,7 @@ class Saver:
 
         Raises:
             CheckpointError: it failed, and ``on_save_error`` is ``stop``.
-            NonFiniteError: a weight or moment is not finite.
+            NonFiniteError: on all ranks, if a weight or moment is not finite.
         """
         self._note_callbacks(state, control)
         previous_best = state.best_model_checkpoint
@@ -82,6 +82,7 @@ class Saver:
             folder = ckpt.folder_of(self.args, state.global_step)
             state.best_model_checkpoint = str(folder)
         failure: str | None = None
+        bad: list[Any] | None = None  # text and report of a NonFiniteError
         try:
             if self.team.is_first:
                 ckpt.save(self.parts, state, weights_only)
@@ -91,12 +92,13 @@ class Saver:
                 raise
             failure = str(error)
         except NonFiniteError as error:
-            state.best_model_checkpoint = previous_best
             report = {"step": state.global_step, "epoch": state.epoch, **error.report}
             self.on_report(report)
-            told = f"{error}; {self._what_is_saved()}"
-            raise NonFiniteError(told, report) from None
-        failure = self.team.first(failure)
+            bad = [f"{error}; {self._what_is_saved()}", report]
+        failure, bad = self.team.first((failure, bad))
+        if bad is not None:
+            state.best_model_checkpoint = previous_best
+            raise NonFiniteError(*bad)
         if failure is None:
             self.on_saved()
         else:
