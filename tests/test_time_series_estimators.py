@@ -348,6 +348,13 @@ def test_kept_estimators_give_the_same_bits(kind, way, tmp_path) -> None:
     assert again.predict(X).dtype == model.predict(X).dtype
 
 
+def test_a_pickle_of_the_first_version_says_what_to_do() -> None:
+    model = ea.TimeSeriesClassifier(**TINY)
+    model.model_ = {"class": "EADCTransformerForClassification", "state": {}}
+    with pytest.raises(ea.CheckpointError, match=r"of version 0\.1\.0.*fit again"):
+        pickle.loads(pickle.dumps(model))
+
+
 def test_a_folder_of_another_estimator(tmp_path) -> None:
     ea.TimeSeriesClassifier(**{**TINY, "n_epochs": 1}).fit(*waves()).save(tmp_path)
     with pytest.raises(ea.CheckpointError, match=r"'TimeSeriesClass.*its own cla"):

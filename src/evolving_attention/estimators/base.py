@@ -17,7 +17,7 @@ from evolving_attention.data.series import Reading, SeriesRows, read
 from evolving_attention.data.series_axes import refuse_other_steps
 from evolving_attention.data.series_lengths import shortened
 from evolving_attention.data.series_scaling import SeriesScaler
-from evolving_attention.errors import InputError, ShapeError
+from evolving_attention.errors import CheckpointError, InputError, ShapeError
 from evolving_attention.estimators import (
     architecture,
     continuing,
@@ -437,6 +437,14 @@ class SeriesEstimator(NamedOptions, SeriesViews):
             BackendUnavailable: this build or machine does not have the device.
         """
         return files.load(cls, Path(folder), device)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if isinstance(state.get("model_"), dict):  # 0.1.0 kept its parts
+            raise CheckpointError(
+                f"{type(self).__name__}: a pickle of version 0.1.0, expected one of "
+                "this version; fit again, or load a folder that save wrote"
+            )
+        super().__setstate__(state)  # type: ignore[misc]
 
     @classmethod
     def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
