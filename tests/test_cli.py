@@ -580,6 +580,11 @@ def test_usage_errors_are_told_as_json_too(json_flag):
         assert not done.stdout
 
 
+def test_errors_in_a_file_of_options_are_told_as_json_too():
+    done = CliRunner().invoke(app, ["glue", "nowhere.json", "--json"])
+    assert (done.exit_code, json.loads(done.stdout)["error"]) == (3, "DataError")
+
+
 def test_json_keeps_what_the_encoding_lacks():
     code = (
         "from evolving_attention.cli import common, doctor\n"

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from evolving_attention.cli.common import HELP_OPTIONS, guarded, print_json
+from evolving_attention.cli.common import HELP_OPTIONS, guarded, json_output, print_json
 from evolving_attention.data.json_objects import read_object
 from evolving_attention.errors import ConfigError, suggestion
 from evolving_attention.field_types import (
@@ -346,9 +346,10 @@ def build_app(
 
     @guarded
     def command(**values: Any) -> None:
-        given = read_json_arguments(file[0], fields) if file else {}
-        given |= {k: _unwrap(v) for k, v in values.items() if v is not None and v != []}
-        run(given)
+        given = {k: _unwrap(v) for k, v in values.items() if v is not None and v != []}
+        with json_output(bool(given.get("json"))):
+            read = read_json_arguments(file[0], fields) if file else {}
+        run({**read, **given})
 
     parameters = fields.parameters()
     command.__doc__ = _unwrapped(help)
