@@ -9,6 +9,7 @@ import pytest
 from helpers_gradient import check_gradient
 
 import evolving_attention as ea
+from evolving_attention import _core
 from evolving_attention import functional as F
 
 RNG = np.random.default_rng(7)
@@ -249,6 +250,23 @@ def test_wrong_calls_name_the_method_and_its_arguments(name):
     assert f"expected {name}(" in told
     assert not re.search("Supports|_core|self|Invoked|->", told)
     assert len(told) < 340
+
+
+@pytest.mark.parametrize(
+    ("call", "given"),
+    [
+        (lambda: ea.Tensor.abs(), ""),
+        (lambda: _core.StepLog.restart_step(3), "int"),
+        (lambda: ea.Tensor.abs(self=T), "self=Tensor"),
+    ],
+)
+def test_methods_of_the_class_name_self(call, given):
+    with pytest.raises(TypeError) as caught:
+        call()
+    told = str(caught.value)
+    assert re.match(r"\[(Tensor\.abs|StepLog\.restart_step)\] cannot", told)
+    assert f"({given}); expected " in told
+    assert re.search(r"\(self: (Tensor|StepLog)\)", told)
 
 
 def test_options_of_numpy_and_torch():

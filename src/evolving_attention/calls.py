@@ -7,7 +7,7 @@ import re
 # pybind11's text: the name of what was called, and a line for each signature.
 _TEXT = re.compile(r"(\w*)\(\): incompatible (\w+) .*?\n(.*?)\n\nInvoked", re.DOTALL)
 _FORM = re.compile(r"\d+\. (.*?)(?: -> .*)?$")
-_SELF = re.compile(r"^\(self: [^,)]*(?:, )?")
+_SELF = re.compile(r"^\(self: ([^,)]*)(?:, )?")
 
 
 def told(text: str, given: list[str]) -> str:
@@ -26,10 +26,14 @@ def told(text: str, given: list[str]) -> str:
     if kind == "constructor":
         given = given[1:]
         place = plain(forms[0]).partition("(")[0]
-    elif _SELF.match(forms[0]) and given and "=" not in given[0]:
-        place, given = f"{given[0]}.{name}", given[1:]
-        forms = [name + _SELF.sub("(", form) for form in forms]
     else:
+        if own := _SELF.match(forms[0]):
+            known = own[1].rpartition(".")[2]
+            if known == "object" and given:
+                known = given[0]
+            place = f"{known}.{name}"
+            if given[:1] == [known]:  # otherwise ``self`` is what is wrong
+                given, forms = given[1:], [_SELF.sub("(", form) for form in forms]
         forms = [name + form for form in forms]
     return (
         f"[{place}] cannot be called with ({', '.join(given)}); expected "

@@ -59,7 +59,7 @@ ROWS = {
         lambda _: ea.Tensor.relu(),  # type: ignore[call-arg]
         TypeError,
         r"cannot be called with \(\)",
-        r"^\[relu\]",
+        r"^\[Tensor\.relu\]",
         r"expected relu\(self: Tensor\)",
     ),
     "a function without its argument": Row(
