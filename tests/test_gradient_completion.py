@@ -95,6 +95,22 @@ def test_an_error_in_the_callback_ends_backward() -> None:
         x.sum().backward(leaves=[x], on_complete=refuse)
 
 
+FOREIGN = (
+    "f(): incompatible function arguments. Expected:\n  1. (a: int)\n\nInvoked with: "
+)
+
+
+@pytest.mark.parametrize("text", ["\udcff", FOREIGN], ids=["not UTF-8", "pybind11"])
+def test_type_errors_of_callbacks_keep_their_text(text: str) -> None:
+    def refuse(index: int) -> None:
+        raise TypeError(text)
+
+    x = ea.Tensor([1.0], requires_grad=True)
+    with pytest.raises(TypeError) as caught:
+        x.sum().backward(leaves=[x], on_complete=refuse)
+    assert str(caught.value) == text
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_two_passes_give_the_sum_of_their_gradients(dtype: str) -> None:
     """Bit for bit, where a parameter is used twice in each pass."""

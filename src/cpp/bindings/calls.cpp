@@ -20,8 +20,9 @@ Dispatcher pybind_dispatcher = nullptr;  // of all functions of the module
 // Shortens the text of the current TypeError if no overload fitted.
 void shorten(PyObject* const* args, Py_ssize_t count, PyObject* names) {
   py::error_already_set error;
-  const auto text = py::str(error.value()).cast<std::string>();
-  if (text.find("(): incompatible ") == text.npos) {
+  // What Python code raised inside of the call has a trace: it stays.
+  const py::str text = error.trace() ? py::str() : py::str(error.value());
+  if (!text.contains("(): incompatible ")) {
     error.restore();
     return;
   }
