@@ -284,3 +284,21 @@ def test_a_step_without_memory_changes_no_parameter(dtype: str) -> None:
         assert weights(model) == expected
     assert failed > 5
     assert weights(model) == expected
+
+
+def test_a_step_whose_kernel_has_no_memory_is_not_counted() -> None:
+    x, frozen = (ea.Tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    optimizer = ea.optim.AdamW([x, frozen], lr=0.1)
+    x.sum().backward()
+    optimizer.step()
+    saved, before = optimizer.state_dict(), _core.memory_limit()
+    _core.release_cached_memory()
+    ea.set_memory_limit(ea.memory.current())
+    try:
+        with pytest.raises(ea.OutOfMemory):
+            optimizer.step()
+    finally:
+        ea.set_memory_limit(before)
+    again = optimizer.state_dict()
+    assert again["step"] == saved["step"] == 1
+    np.testing.assert_array_equal(again["missed"], saved["missed"])

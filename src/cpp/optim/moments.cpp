@@ -130,9 +130,6 @@ void MomentOptimizer::step(double grad_scale, const Tensor& scale) {
                                           slot.moments[1], slot.master, slot.lr,
                                           slot.weight_decay, ids});
   }
-  // Counted once all memory is there: a step without memory can be repeated.
-  step_ = now;
-  for (Slot* slot : missing) ++slot->missed;
   for (const auto& [step, tensors] : by_step) {
     update(tensors, grad_scale,
            scale.defined() ? TensorView(scale) : TensorView(), step);
@@ -142,6 +139,10 @@ void MomentOptimizer::step(double grad_scale, const Tensor& scale) {
     storage->note_write();
     slot->version = storage->version();
   }
+  // Counted last: a step without memory, which kernels ask for before they
+  // write, can be repeated.
+  step_ = now;
+  for (Slot* slot : missing) ++slot->missed;
 }
 
 }  // namespace ea
