@@ -204,6 +204,20 @@ def test_a_mask_is_no_list_of_rows(op):
             getattr(_core.ops, op)([[1.0], [2.0]], mask)
 
 
+@pytest.mark.parametrize("op", ["embedding", "gather_rows"])
+def test_rows_are_read_once(op):
+    read = []
+
+    class Rows:
+        def __array__(self, dtype=None, copy=None):
+            read.append(1)
+            return np.array([1, 0])
+
+    y = getattr(_core.ops, op)([[1.0], [2.0]], Rows())
+    assert as_float64(y).tolist() == [[2.0], [1.0]]
+    assert len(read) == 1
+
+
 def test_mean_of_nothing_is_refused():
     with pytest.raises(errors.ShapeError, match="mean of no elements"):
         _core.ops.mean(tensor(np.zeros((0, 4))))

@@ -253,21 +253,12 @@ Example:
     [[-1.0, 1.0]])");
 }
 
-// Refuses masks, which would be read as the rows 0 and 1.
-Tensor row_numbers(const py::object& object, const char* name) {
-  const Tensor rows = optional_integers(object, name);
-  const bool mask =
-      !object.is_none() && from_python(object).dtype() == DType::boolean;
-  EA_CHECK_AS(DTypeError, !mask, "forward",
-              "{} must be integers, got bool; x[mask] selects rows", name);
-  return rows;
-}
-
 void bind_gather(py::module_& m) {
   m.def(
       "embedding",
       [](const Var& weight, const py::object& ids, std::int64_t padding_id) {
-        return embedding(weight, row_numbers(ids, "ids"), "ids", padding_id);
+        return embedding(weight, optional_integers(ids, "ids", /*masks=*/false),
+                         "ids", padding_id);
       },
       py::arg("weight"), py::arg("ids"), py::arg("padding_id") = -1,
       R"(Looks rows of a table up by id.
@@ -296,7 +287,8 @@ Example:
   m.def(
       "gather_rows",
       [](const Var& x, const py::object& index) {
-        return gather_rows(x, row_numbers(index, "index"));
+        return gather_rows(x,
+                           optional_integers(index, "index", /*masks=*/false));
       },
       py::arg("x"), py::arg("index"),
       R"(Takes rows by index; -1 gives a row of zeros.

@@ -254,7 +254,8 @@ Var operand_of(const py::handle& object, const Var& beside) {
   return Var(to_device(values, beside.device()));
 }
 
-Tensor optional_integers(const py::handle& object, const char* name) {
+Tensor optional_integers(const py::handle& object, const char* name,
+                         bool masks) {
   if (object.is_none()) return {};
   Tensor t;
   try {
@@ -270,9 +271,12 @@ Tensor optional_integers(const py::handle& object, const char* name) {
                      described(object));
   }
   t = to_device(t, kCpu);
+  const bool is_mask = t.dtype() == DType::boolean;
   if (t.numel() == 0) t = cast(t, DType::i64);  // [] has no type
   EA_CHECK_AS(DTypeError, !is_floating(t.dtype()), "forward",
               "{} must be integers, got {}", name, t.dtype());
+  EA_CHECK_AS(DTypeError, masks || !is_mask, "forward",
+              "{} must be integers, got bool; x[mask] selects rows", name);
   return cast(t, DType::i64);
 }
 

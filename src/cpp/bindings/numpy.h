@@ -28,8 +28,10 @@ Tensor from_python(const py::handle& object, DType dtype);
 // tensors have a type of their own, which the caller may mean to change.
 void check_fits(const py::handle& object, const Tensor& values, DType dtype);
 // Converts token ids or labels: None gives an undefined tensor; integers of any
-// width and on any device become int64 on the CPU.
-Tensor optional_integers(const py::handle& object, const char* name);
+// width and on any device become int64 on the CPU. Without `masks` refuses
+// bool, which would be read as 0 and 1.
+Tensor optional_integers(const py::handle& object, const char* name,
+                         bool masks = true);
 
 // DLPack's (device type, index), and __dlpack__ with its options.
 std::pair<int, int> dlpack_device(const Var& self);
