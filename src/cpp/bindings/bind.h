@@ -30,8 +30,8 @@ void check_no_gradient(const py::handle& number);
 // calls.
 void raise_from_import();
 
-// Gives wrong calls of all that the module has by now a short error text. Calls
-// that succeed cost nothing.
+// Shortens the errors of wrong calls, for all functions and classes that the
+// module has by now; one jump is all that other calls pay.
 void tell_wrong_calls(py::module_& m);
 
 void bind_errors(py::module_& m);

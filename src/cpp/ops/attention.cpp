@@ -12,8 +12,9 @@ namespace ea {
 
 namespace {
 
-// What the columns of the maps stand for, and what has one sum each.
+// of_values: columns of windows are neighbours for keys, or for values.
 constexpr bool kKeys = false, kValues = true;
+// of_queries: each key has one sum, or each query.
 constexpr bool kPerKey = false, kPerQuery = true;
 
 bool is_dense(const Packing& packing) {

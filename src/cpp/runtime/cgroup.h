@@ -12,8 +12,8 @@ namespace ea {
 // below `root`/sys/fs/cgroup, for the group in `root`/proc/self/cgroup.
 std::int64_t cgroup_memory(const std::string& root = "");
 // Returns how many CPUs this process may use: those of its affinity, and no
-// more than the smallest quota likewise, rounded up: cpu.max (v2), or
-// cpu.cfs_quota_us / cpu.cfs_period_us (v1).
+// more than the smallest CPU quota of the group and its parents, rounded up:
+// cpu.max (v2), or cpu.cfs_quota_us / cpu.cfs_period_us (v1).
 int usable_cpus(const std::string& root = "");
 
 }  // namespace ea
