@@ -386,7 +386,34 @@ print("done")
 """
 
 
-def test_the_program_may_end_while_daemon_threads_compute() -> None:
-    command = [sys.executable, "-c", LEAVING]
+CALLING = """
+import threading, time
+import evolving_attention as ea
+
+def spin(index):
+    for _ in range(1_000_000):
+        pass
+
+def train(x):
+    while True:
+        x.sum().backward(leaves=[x], on_complete=spin)
+
+class Slow:
+    def __del__(self):  # the thread asks for the GIL while Python ends
+        for _ in range(2000):
+            pass
+
+kept = [Slow() for _ in range(1500)]
+for _ in range(4):
+    x = ea.Tensor([1.0], requires_grad=True)
+    threading.Thread(target=train, args=(x,), daemon=True).start()
+time.sleep(0.1)
+print("done")
+"""
+
+
+@pytest.mark.parametrize("program", [LEAVING, CALLING], ids=["compute", "call back"])
+def test_the_program_may_end_while_daemon_threads_run(program: str) -> None:
+    command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

@@ -9,16 +9,20 @@
 
 namespace ea {
 
-// Calls take(), which takes the GIL. While Python ends, CPython below 3.14
-// calls pthread_exit in threads that ask for the GIL; unwound through the
-// destructors of our guards this would abort the process. Such a thread stops
-// here until the process has ended.
+// Stops this thread until the process has ended. While Python ends, CPython
+// below 3.14 calls pthread_exit in threads that ask for the GIL; unwound
+// through the destructors of our guards this would abort the process.
+[[noreturn]] inline void wait_for_end() {
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+// Calls take(), which takes the GIL.
 template <typename Take>
 void take_gil(Take take) {
   try {
     take();
   } catch (...) {  // nothing else is thrown by C
-    for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+    wait_for_end();
   }
 }
 
@@ -44,7 +48,13 @@ class HeldGil {
   }
   HeldGil(const HeldGil&) = delete;
   HeldGil& operator=(const HeldGil&) = delete;
-  ~HeldGil() { PyGILState_Release(state_); }
+  ~HeldGil() {
+    // Python code that ran meanwhile may have lost the GIL for good. Once
+    // Python has ended, PyGILState_Check() is always true.
+    const bool ended = PyGILState_GetThisThreadState() == nullptr;
+    if (ended || PyGILState_Check() == 0) wait_for_end();
+    PyGILState_Release(state_);
+  }
 
  private:
   PyGILState_STATE state_{};
