@@ -199,8 +199,14 @@ def test_numbers_of_threads_out_of_range(count):
 # --- fork -----------------------------------------------------------------------------
 
 
-def in_child(work, seconds=20):
-    """Runs ``work`` in a forked child; returns whether it returned True in time."""
+def in_child(work, seconds=20, others=None):
+    """Runs ``work`` in a forked child; returns whether it returned True in time.
+
+    ``others``, an event, lets other threads compute until the fork; then they rest.
+    """
+    if others is not None:
+        others.set()
+        time.sleep(0.01)
     child = os.fork()
     if child == 0:
         code = 1
@@ -208,6 +214,8 @@ def in_child(work, seconds=20):
             code = 0 if work() else 1
         finally:
             os._exit(code)
+    if others is not None:
+        others.clear()
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         pid, status = os.waitpid(child, os.WNOHANG)
@@ -248,15 +256,15 @@ def test_fork_while_other_threads_compute(model, threads):
     threads(2)
     inputs = BATCH.packed()
     expected = arrays_of(model(**inputs))
-    done = threading.Event()
+    go, done = threading.Event(), threading.Event()
 
     def whole_models():
-        while not done.is_set():
+        while go.wait() and not done.is_set():
             model(**inputs)
 
     def small_operations():  # allocates and frees all the time
         x = ea.Tensor(np.ones(8, np.float32))
-        while not done.is_set():
+        while go.wait() and not done.is_set():
             x = x * 1.0
 
     jobs = [whole_models, whole_models, small_operations, small_operations]
@@ -269,9 +277,10 @@ def test_fork_while_other_threads_compute(model, threads):
         return True
 
     try:
-        assert all([in_child(work) for _ in range(30)])
+        assert all([in_child(work, others=go) for _ in range(30)])
     finally:
         done.set()
+        go.set()
         for thread in busy:
             thread.join()
 
@@ -280,7 +289,7 @@ def test_fork_while_other_threads_compute(model, threads):
 @forks
 def test_fork_while_another_thread_makes_primitives():
     """A child must not wait forever for a primitive that was being created at fork."""
-    at, done = [0], threading.Event()
+    at, go, done = [0], threading.Event(), threading.Event()
 
     def product(number):  # bfloat16 creates one primitive per shape
         rows, depth = 16 + 16 * (number // 400), 48 + 4 * (number % 400)
@@ -289,7 +298,7 @@ def test_fork_while_another_thread_makes_primitives():
         return float(y.numpy()[0, 0]) == pytest.approx(depth, rel=0.01)
 
     def products():
-        while not done.is_set():
+        while go.wait() and not done.is_set():
             at[0] += 1
             product(at[0])
 
@@ -297,10 +306,10 @@ def test_fork_while_another_thread_makes_primitives():
     busy.start()
     try:
         for _ in range(40):
-            number = at[0]  # being created now, or it is the next one
-            assert in_child(lambda n=number: product(n) and product(n + 1), 10)
+            assert in_child(lambda: product(at[0]) and product(at[0] + 1), 10, go)
     finally:
         done.set()
+        go.set()
         busy.join()
 
 
