@@ -131,25 +131,23 @@ def test_a_loss_that_is_not_finite(tmp_path: Path) -> None:
     assert len(report["row_ids"]) == 4
 
 
-@pytest.mark.parametrize(
-    ("event", "steps"),
-    [
-        ("on_train_begin", 0),
-        ("on_epoch_begin", 1),
-        ("on_step_end", 1),
-        ("on_log", 1),
-        ("on_save", 2),
-        ("on_epoch_end", 6),
-        ("on_evaluate", 6),
-    ],
-)
-def test_decisions_of_the_callbacks_of_rank_0(
-    event: str, steps: int, tmp_path: Path
-) -> None:
+def test_decisions_of_the_callbacks_of_rank_0(tmp_path: Path) -> None:
+    stops = {
+        "on_train_begin": 0,
+        "on_epoch_begin": 1,
+        "on_step_end": 1,
+        "on_log": 1,
+        "on_save": 2,
+        "on_epoch_end": 6,
+        "on_evaluate": 6,
+    }
     job = {**SHORT, "eval_strategy": "epoch", "num_train_epochs": 3}
-    ended = run(tmp_path, "ranks", 2, {**job, "stop": event}, timeout=30)
+    jobs = [{**job, "folder": event, "stop": event} for event in stops]
+    ended = run(tmp_path, "ranks", 2, *jobs)
     assert ended.codes == [0, 0], ended.text
-    assert [result["steps"] for result in ended.results()] == [steps, steps]
+    for number, (event, steps) in enumerate(stops.items()):
+        found = [result["steps"] for result in ended.results(number)]
+        assert found == [steps, steps], event
 
 
 @pytest.mark.parametrize(
