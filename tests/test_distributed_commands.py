@@ -165,34 +165,45 @@ def test_the_pretrain_command(tmp_path: Path) -> None:
         assert scores[0][name] == scores[1][name]
 
 
-def in_own_folders(root: Path, words: list[Any]) -> tuple[list[int], str]:
-    """Runs a command in two processes, each in a folder of its own: "0" and "1"."""
+def in_own_folders(root: Path, *lines: list[Any]) -> tuple[list[int], str]:
+    """Runs commands in two processes, each in a folder of its own: "0" and "1".
+
+    The first command writes into the folder "out-0", and so on.
+    """
     for rank in range(2):
         (root / str(rank)).mkdir()
     program = (
-        "import os, runpy; os.chdir(os.environ['OWN_FOLDER']); "
-        "runpy.run_module('evolving_attention', run_name='__main__')"
+        "import json, os, sys; os.chdir(os.environ['OWN_FOLDER'])\n"
+        "from evolving_attention.cli.main import app\n"
+        "for number, words in enumerate(json.loads(sys.argv[1])):\n"
+        "    try:\n"
+        "        app([*words, '--output_dir', f'out-{number}'])\n"
+        "    except SystemExit as left:\n"
+        "        if left.code: raise\n"
     )
+    text = json.dumps([list(map(str, words)) for words in lines])
     return by_ranks(
         2,
-        *("-c", program, *map(str, words), "--output_dir", "out"),
+        *("-c", program, text),
         variables=lambda rank: {"OWN_FOLDER": str(root / str(rank))},
     )
 
 
-@pytest.mark.parametrize("name", ["image", "timeseries train", "timeseries pretrain"])
-def test_only_the_first_process_writes_an_estimator(tmp_path: Path, name: str) -> None:
-    first, *rest = name.split()
-    if rest:
-        pytest.importorskip("aeon", reason="no aeon (extra timeseries)")
-        words = helpers_commands.series(tmp_path, *rest)
-    else:
-        words = getattr(helpers_commands, first)(tmp_path)
-    codes, text = in_own_folders(tmp_path, [*words, "--seeds", 1, 2, "--json"])
+def test_only_the_first_process_writes_an_estimator(tmp_path: Path) -> None:
+    pytest.importorskip("aeon", reason="no aeon (extra timeseries)")
+    lines = [
+        helpers_commands.image(tmp_path),
+        helpers_commands.series(tmp_path, "train"),
+        helpers_commands.series(tmp_path, "pretrain"),
+    ]
+    more = ["--seeds", 1, 2, "--json"]
+    codes, text = in_own_folders(tmp_path, *([*words, *more] for words in lines))
     assert codes == [0, 0], text
-    assert text.count('"summary"') == 1, text
-    runs = json.loads((tmp_path / "0" / "out" / "results.json").read_text())["runs"]
-    assert [run["seed"] for run in runs] == [1, 2]
+    assert text.count('"summary"') == len(lines), text
+    for number in range(len(lines)):
+        file = tmp_path / "0" / f"out-{number}" / "results.json"
+        runs = json.loads(file.read_text())["runs"]
+        assert [run["seed"] for run in runs] == [1, 2]
     written = [path for path in (tmp_path / "1").rglob("*") if path.is_file()]
     assert written == []
 
@@ -201,7 +212,7 @@ def test_a_graph_is_trained_on_in_one_process(tmp_path: Path) -> None:
     codes, text = in_own_folders(tmp_path, helpers_commands.graph(tmp_path))
     assert codes == [2, 2], text
     assert "expected one process" in text
-    assert not any((tmp_path / str(rank) / "out").exists() for rank in range(2))
+    assert not any((tmp_path / str(rank) / "out-0").exists() for rank in range(2))
 
 
 @pytest.mark.parametrize(
