@@ -270,13 +270,13 @@ print(len(rows.store.tokens), status.split("VmHWM:")[1].split()[0])
 
 
 def test_a_corpus_may_be_larger_than_memory(tmp_path: Path):
-    """Preparing and reading six times the text needs no more memory."""
+    """Preparing and reading eight times the text needs no more memory."""
     texts = documents(40)
     tokenizer(texts).save_pretrained(tmp_path / "words")
     text = write(tmp_path / "one", texts).read_text() + "\n"
-    times = 1_000_000 // len(text)
+    times = 500_000 // len(text)
     tokens, peaks = [], []
-    for count in (times, 6 * times):
+    for count in (times, 8 * times):
         (tmp_path / "corpus.txt").write_text(text * count)
         words = [str(tmp_path / name) for name in ("corpus.txt", "words", "cache")]
         done = subprocess.run(
@@ -287,8 +287,9 @@ def test_a_corpus_may_be_larger_than_memory(tmp_path: Path):
         )
         for found, number in zip((tokens, peaks), done.stdout.split(), strict=True):
             found.append(int(number))
-    assert tokens[1] > 5 * tokens[0] > 1e6
-    assert peaks[1] - peaks[0] < 1_000  # KiB; the text grew by 5 MB, its tokens by 2 MB
+    assert tokens[1] > 7 * tokens[0] > 8e5
+    # KiB; the text grew by 3.5 MB, its tokens by 1.6 MB.
+    assert peaks[1] - peaks[0] < 1_000
 
 
 def test_a_damaged_cache_is_made_again(
