@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import evolving_attention as ea
+from evolving_attention.cli import demo
 from evolving_attention.cli.main import app
 
 WORDS = ["a", "film", "good", "bad", "was", "it", "the", "not", "very", "."]
@@ -204,10 +205,11 @@ def test_a_wrong_model_and_wrong_settings_are_told(options, tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_the_demo_compares_and_draws(minilm, tmp_path):
+def test_the_demo_compares_and_draws(minilm, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
+    monkeypatch.setattr(demo, "DEV_PAIRS", 58)
     out = tmp_path / "demo"
-    done = run("demo", "--json", "--train_size", "116", output_dir=out)
+    done = run("demo", "--json", "--train_size", "58", output_dir=out)
     results = json.loads(done.stdout)
     assert set(results["runs"]) == {"vanilla", "evolving"}
     for scores in results["runs"].values():
@@ -217,7 +219,7 @@ def test_the_demo_compares_and_draws(minilm, tmp_path):
     more = [results["runs"][k]["parameters"] for k in ("evolving", "vanilla")]
     assert more[0] - more[1] == 5 * (12 * 12 * 9 + 12)  # a convolution in layers 2 to 6
     assert (out / "attention.png").read_bytes()[:4] == b"\x89PNG"
-    assert (out / "train.tsv").read_text().count("\n") == 117
+    assert (out / "train.tsv").read_text().count("\n") == 59
     assert json.loads((out / "demo_results.json").read_text()) == results
 
 
