@@ -45,7 +45,7 @@ SMALL = {
     "squad predict": "--max_seq_length 24 --doc_stride 6",
     "glue": "--max_steps 2",
     "glue-all": "--max_steps 2 --tasks rte",
-    "sweep": "--max_steps 2 --n_trials 2 --workers 1",
+    "sweep": "--max_steps 2 --n_trials 1 --workers 1",
 }
 SIZES_OF = {  # options that shrink the networks a line names
     "pa_cifar_net": f"--model_options '{json.dumps(NET)}'",
