@@ -118,13 +118,13 @@ def test_variables_are_shown_without_the_secret(monkeypatch):
 
 
 @needs_core
-def test_the_limit_of_memory_is_shown(monkeypatch, capsys):
+def test_the_limit_of_memory_is_shown(capsys):
     from evolving_attention import _core
 
     before = _core.memory_limit()
     try:
         _core.set_memory_limit(3 * 2**30)
-        command.run(as_json=False, run_self_test=False)
+        command._print(room.doctor(run_self_test=False))
     finally:
         _core.set_memory_limit(before)
     assert "tensors may take 3.0 GiB" in " ".join(capsys.readouterr().out.split())

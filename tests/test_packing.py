@@ -364,7 +364,7 @@ def test_wrong_shifts(shift):
     ("arguments", "message"),
     [
         ((2, [1, 3]), "start with 0"),
-        ((2, [0, 3, 2]), r"sequence_offsets\[2\] = 2"),
+        ((2, [0, 3, 2]), r"offsets\[2\] = 2"),
         ((0, [0, 3]), "at least one head"),
         ((2, np.zeros(0, int)), "start with 0"),
         ((2, [0, 3], [0, 1, 2]), "1 query sequences but 2 key sequences"),
