@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import evolving_attention as ea
 
@@ -24,3 +25,21 @@ def check_gradient(function, *arrays, step=1e-6):
                 sides.append(function(*map(ea.Tensor, moved)).numpy())
             numeric = ((sides[0] - sides[1]) * cotangent).sum() / (2 * step)
             assert abs(gradient[place] - numeric) < 1e-7 * max(1, abs(numeric))
+
+
+def check_slopes(tensors, loss, **bounds):
+    """Compares a gradient of each tensor, at a random place, with differences."""
+    rng, step = np.random.default_rng(3), 1e-6
+    for number, tensor in enumerate(tensors):
+        values = np.array(tensor.detach())
+        place = tuple(rng.integers(0, n) for n in values.shape)
+        slopes = []
+        for change in (step, -step):
+            moved = values.copy()
+            moved[place] += change
+            tensor.copy_(moved)
+            slopes.append(loss())
+        tensor.copy_(values)
+        slope = (slopes[0] - slopes[1]) / (2 * step)
+        found = 0.0 if tensor.grad is None else np.asarray(tensor.grad)[place]
+        assert found == pytest.approx(slope, **bounds), number

@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pytest
+from helpers_gradient import check_slopes
 from helpers_models import setting_id, settings
 from support.toy_scopes import Edges, Window
 
@@ -116,24 +117,6 @@ def rows(lengths, seed=0, width=WIDTH):
     return np.random.default_rng(seed).standard_normal((sum(lengths), width))
 
 
-def assert_slopes(tensors, loss):
-    """Compares a gradient of each tensor, at a random place, with differences."""
-    rng, step = np.random.default_rng(3), 1e-6
-    for tensor in tensors:
-        values = np.array(tensor.detach())
-        place = tuple(rng.integers(0, n) for n in values.shape)
-        slopes = []
-        for change in (step, -step):
-            moved = values.copy()
-            moved[place] += change
-            tensor.copy_(moved)
-            slopes.append(loss())
-        tensor.copy_(values)
-        slope = (slopes[0] - slopes[1]) / (2 * step)
-        found = 0.0 if tensor.grad is None else np.asarray(tensor.grad)[place]
-        assert found == pytest.approx(slope, abs=2e-6)
-
-
 ALL = list(accepted())
 
 
@@ -165,7 +148,7 @@ def test_contract(spec):
             return float((np.asarray(chain(x, LENGTHS)) * weights).sum())
 
     assert all(tensor.grad is not None for tensor in (x, *chain.parameters()))
-    assert_slopes((x, *chain.parameters()), loss)
+    check_slopes((x, *chain.parameters()), loss, abs=2e-6)
 
     if isinstance(spec.scope, ea.attention.Dense) and spec.scope.causal:
         later = np.array(x.detach())
@@ -237,7 +220,7 @@ def test_cross_attention_between_two_packed_batches(spec):
         with ea.no_grad():
             return float((np.asarray(chain(q, asking, m, answering)) * weights).sum())
 
-    assert_slopes((q, m, *chain.parameters()), loss)
+    check_slopes((q, m, *chain.parameters()), loss, abs=2e-6)
     parts = [
         np.split(np.asarray(x.detach()), np.cumsum(lengths)[:-1])
         for x, lengths in ((q, asking), (m, answering))
