@@ -215,8 +215,7 @@ def _fitted(options: Any) -> Any:
 
 
 def _evaluate(data: Any, options: Any) -> dict[str, Any]:
-    from evolving_attention.estimators.graph_nodes import node_numbers
-    from evolving_attention.estimators.targets import NODES, class_numbers
+    from evolving_attention.estimators.graph_nodes import scored_nodes
     from evolving_attention.metrics import confusion_matrix, top_k
 
     classifier = _fitted(options)
@@ -233,16 +232,15 @@ def _evaluate(data: Any, options: Any) -> dict[str, Any]:
             )
         mask = found.parts[options.part]
     with _in_file(data):
-        accuracy = classifier.score(found.x, y, found.graph, mask)
         odds = classifier.predict_proba(found.x, found.graph)
-    nodes = node_numbers(mask, len(odds), "mask")
-    numbers = class_numbers(y[nodes], classifier.classes_, kind=NODES)
+        nodes, numbers = scored_nodes(classifier, y, len(odds), mask)
     names = [str(one) for one in classifier.classes_.tolist()]
     odds = odds[nodes]
-    matrix = confusion_matrix(odds.argmax(axis=1), numbers, len(names))
+    best = odds.argmax(axis=1)
+    matrix = confusion_matrix(best, numbers, len(names))
     results: dict[str, Any] = {
         "part": options.part,
-        "accuracy": accuracy,
+        "accuracy": float(np.mean(best == numbers)),
         "top5": top_k(odds, numbers, 5),
     }
     table = _table(results | worst_confusions(matrix, names))["table"]

@@ -315,17 +315,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
                 for weights that cannot be used.
         """
         odds = self.predict_proba(X, graph)
-        nodes = np.arange(len(odds))
-        if mask is not None:
-            nodes = node_numbers(mask, len(odds), "mask")
-        if len(nodes) == 0:
-            raise InputError("mask has no node; expected some to score; check the mask")
-        numbers = targets.class_numbers(
-            _labels(y, len(odds), nodes),
-            self.classes_,
-            kind=targets.NODES,
-            rows=nodes,
-        )
+        nodes, numbers = scored_nodes(self, y, len(odds), mask)
         weight = sample_weights(sample_weight, len(odds), 1, targets.NODES, nodes)
         hits = odds[nodes].argmax(axis=1) == numbers
         return float(np.average(hits, weights=weight))
@@ -511,6 +501,24 @@ def _classes(own: Array, used: Array) -> tuple[Array, Array]:
 def _columns(X: Any) -> tuple[str, ...] | None:
     """Returns the column names of a DataFrame, or None."""
     return names_of(X.columns) if hasattr(X, "columns") else None
+
+
+def scored_nodes(
+    classifier: GraphNodeClassifier, y: Any, count: int, mask: Any = None
+) -> tuple[Array, Array]:
+    """Returns the nodes to score, of ``count``, and the number of each one's class.
+
+    Raises:
+        InputError, ShapeError: as ``score`` of the classifier.
+    """
+    nodes = np.arange(count) if mask is None else node_numbers(mask, count, "mask")
+    if len(nodes) == 0:
+        raise InputError("mask has no node; expected some to score; check the mask")
+    labels = _labels(y, count, nodes)
+    numbers = targets.class_numbers(
+        labels, classifier.classes_, kind=targets.NODES, rows=nodes
+    )
+    return nodes, numbers
 
 
 def node_numbers(mask: Any, count: int, name: str) -> Array:
