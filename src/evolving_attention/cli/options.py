@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperCommand
 
 from evolving_attention.cli.common import HELP_OPTIONS, guarded, json_output, print_json
-from evolving_attention.data.json_objects import read_object
+from evolving_attention.data.json_objects import read_one_object
 from evolving_attention.errors import ConfigError, suggestion
 from evolving_attention.field_types import (
     FALSE_WORDS,
@@ -296,7 +296,9 @@ def read_json_arguments(path: str, fields: Fields) -> dict[str, Any]:
         ConfigError: a name is not an option.
     """
     example = '{"task_name": "cola", "output_dir": "out"}'
-    values = read_object(Path(path), f"one object with the options, such as {example}")
+    values = read_one_object(
+        Path(path), f"one object with the options, such as {example}"
+    )
     result = {}
     for name, value in values.items():
         key = name.replace("-", "_")

@@ -11,7 +11,7 @@ import numpy as np
 
 from evolving_attention.cli.attention_arguments import refuse
 from evolving_attention.cli.timeseries_results import align
-from evolving_attention.data.json_objects import read_object
+from evolving_attention.data.json_objects import read_one_object
 from evolving_attention.errors import DataError
 
 RUN, RESULTS = "run.json", "results.json"
@@ -72,7 +72,7 @@ def read_record(file: Path) -> dict[str, Any] | None:
     """
     if not file.exists():
         return None
-    return read_object(file, "the record of a run", "remove the file to run again")
+    return read_one_object(file, "the record of a run", "remove the file to run again")
 
 
 def read_run(file: Path, seed: int) -> dict[str, Any] | None:

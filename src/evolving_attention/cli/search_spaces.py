@@ -15,7 +15,7 @@ import typer
 
 from evolving_attention.cli.attention_arguments import refuse
 from evolving_attention.cli.options import Fields, Option
-from evolving_attention.data.json_objects import read_object
+from evolving_attention.data.json_objects import read_one_object
 from evolving_attention.errors import ConfigError, DataError, suggestion
 
 
@@ -245,7 +245,7 @@ def _from_words(text: str, fields: Fields) -> tuple[str, Choice | Range]:
 
 def _from_file(file: Path, fields: Fields) -> Space:
     expected = 'an object of options and their values, such as {"alpha": [0.1, 0.2]}'
-    found = read_object(file, expected)
+    found = read_one_object(file, expected)
     if not found:
         raise DataError(f"is empty, expected {expected}; write one", str(file))
     space: Space = {}

@@ -56,7 +56,7 @@ def read_objects(
         yield number, 0, text, value
 
 
-def read_object(
+def read_one_object(
     path: Path, expected: str, remedy: str = "correct it"
 ) -> dict[str, Any]:
     """Reads a file that is one JSON object.

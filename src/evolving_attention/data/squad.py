@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
-from evolving_attention.data.json_objects import read_object, unclean
+from evolving_attention.data.json_objects import read_one_object, unclean
 from evolving_attention.errors import ConfigError, DataError, require
 from evolving_attention.notices import say
 
@@ -129,7 +129,7 @@ def load(path: str | Path, *, bad_rows: str = "raise") -> Questions:
             f"bad_rows={bad_rows!r}, expected one of {', '.join(_POLICIES)}; choose one"
         )
     expected = "an object with 'data', as SQuAD has it"
-    found = read_object(Path(path), expected, "get it again, or correct it")
+    found = read_one_object(Path(path), expected, "get it again, or correct it")
     data = _member(found, "data", list, str(path), "the file")
     rows = _nested(data, str(path))
     return _checked(rows, str(path), bad_rows)
