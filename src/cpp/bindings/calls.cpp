@@ -20,7 +20,7 @@ Dispatcher pybind_dispatcher = nullptr;  // of all functions of the module
 // Shortens the text of the current TypeError if no overload fitted.
 void shorten(PyObject* const* args, Py_ssize_t count, PyObject* names) {
   py::error_already_set error;
-  // What Python code raised inside of the call has a trace: it stays.
+  // An error that Python code raised within the call has a traceback: keep it.
   const py::str text = error.trace() ? py::str() : py::str(error.value());
   if (!text.contains("(): incompatible ")) {
     error.restore();
@@ -90,7 +90,7 @@ void tell_calls_within(const py::handle& scope) {
 void tell_wrong_calls(py::module_& m) {
   const py::cpp_function any([] {});
   const PyMethodDef& definition = *definition_of(any);
-  // Another pybind11 may call its functions in another form: leave these alone.
+  // Other versions of pybind11 may define functions in another form: keep them.
   if (definition.ml_flags != (METH_FASTCALL | METH_KEYWORDS)) return;
   pybind_dispatcher = dispatcher_of(definition);
   tell_calls_within(m);

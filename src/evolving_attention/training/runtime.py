@@ -39,7 +39,7 @@ def set_num_threads(count: int | None) -> None:
 
 
 def usable_cpus() -> int:
-    """CPUs that this process may use: its affinity and its container allow them."""
+    """Returns how many CPUs the process's affinity and its container's quota allow."""
     return int(_core.usable_cpus())
 
 
